@@ -36,13 +36,17 @@ def require_terminal(alternative: str = "run") -> None:
 
 
 def report_and_exit(result: AppResult) -> NoReturn:
-    """Print answer and path of each run that ended, and how to attach to one that continues."""
-    from swarmtui.cli.follow import Outputs, report
+    """Print the answer of the last run that ended, those of earlier ones in a line, and how to attach to another.
+
+    Two of them fit a small terminal.
+    """
+    from swarmtui.cli.follow import Outputs, report, report_earlier
     from swarmtui.cli.progress import open_progress
 
-    code = 0
-    for ended in result.ended:
-        code = report(ended, (), Outputs(open_progress(sys.stderr, False)), brief=True)
+    outputs = Outputs(open_progress(sys.stderr, False))
+    for ended in result.ended[:-1]:
+        report_earlier(ended, outputs)
+    code = report(result.ended[-1], (), outputs, brief=True) if result.ended else 0
     if result.running_id:
         echo(f"the run continues in the background: swarmtui attach {result.running_id}", err=True)
     sys.exit(code)

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -208,11 +208,13 @@ def report(
     summary = read_saved_summary(ended.directory)
     if summary is not None and shown and ended.ending == "unsaved":
         summary = msgspec.structs.replace(summary, levels=shown)
+    # Its last line has the command that shows the session.
+    answered = answer_seconds is not None or (brief and summary is not None and bool(summary.levels))
     if summary is None and shown and not as_json:
         show(level_blocks(shown))
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
-    elif summary is not None and (answer_seconds is not None or (brief and summary.levels)):
+    elif summary is not None and answered:
         learned = use_baseline(Path(ended.directory).parent, Path(ended.directory), summary)
         show(quick_blocks(learned, answer_seconds, show_command(Path(ended.directory))))
     elif summary is not None:
@@ -226,12 +228,37 @@ def report(
         events.finish(summary)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
-    if ended.directory and (answer_seconds is None or as_json):
+    if ended.directory and (as_json or not answered):
         progress.write(f"saved: {ended.directory}")
     if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
         directory = Path(ended.directory)
         _compare_with_baseline(root or directory.parent, directory, outputs, detect)
     return _exit_code(ended)
+
+
+def report_earlier(ended: Ended, outputs: Outputs) -> None:
+    """Print the answer of a session in one line, for the app: another one followed it, and is compared with it."""
+    from swarmtui.experiments.baseline import record_baseline_verdict
+    from swarmtui.experiments.groups import session_flags
+    from swarmtui.report.session_list import full_answer, session_caption
+    from swarmtui.report.table import Facts
+    from swarmtui.report.text import paint
+    from swarmtui.sessions.index import list_sessions
+
+    directory = Path(ended.directory) if ended.directory else None
+    rows = list_sessions(directory.parent) if directory else []
+    row = next((row for row in rows if directory and row.id == directory.name), None)
+    if directory is None or row is None or not (answer := full_answer(row)):
+        report(ended, (), outputs, brief=True)
+        return
+    if ended.message:
+        outputs.progress.write(f"swarmtui: {ended.message}")
+    name = session_caption(row, session_flags(rows).get(row.id, ""))
+    text = " · ".join(filter(None, (answer, name, row.id)))
+    echo(paint([Facts((("Earlier", text),), answer=True)]), nl=False)
+    if row.previous and ended.ending == "done":
+        with suppress(BadInput):
+            record_baseline_verdict(directory.parent, directory)
 
 
 def _compare_with_baseline(root: Path, session: Path, outputs: Outputs, detect: float) -> None:

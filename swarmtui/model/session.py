@@ -382,6 +382,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
         return self._headline(self.out_tps_steady, self.out_tps_wall)
 
     @property
+    def headline_hw(self) -> float | None:
+        """The half-width of the 95 % interval of the headline; null if that is the wall rate."""
+        return self.out_tps_steady_hw if self.headline_is_steady else None
+
+    @property
     def headline_by_run(self) -> tuple[float, ...]:
         """The main throughput of each run that has one."""
         rates = (self._headline(run.out_tps_steady, run.out_tps_wall) for run in self.by_run)

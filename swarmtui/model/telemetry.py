@@ -259,6 +259,7 @@ class TtftSplit(Stored, frozen=True, kw_only=True):
 class DiscoveredServer(Stored, frozen=True, kw_only=True):
     """A server found on this host. `gpus` are UUIDs; `flags` are its command line, without secrets.
 
+    `context` is the longest that each request may have: of llama.cpp, that of one slot.
     `kv_tokens` is the size of its KV cache, over all its engines, and `block_size` that of the blocks in which prompts
     are cached. Null flags are not known; `problem` says why it cannot be used or read. `user` is who started it, if
     that is another person. `shape` is that of its model, read from the files of it, null with a `shape_problem` if they

@@ -110,10 +110,10 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
-    """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90)`
+    """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90); answers of 98 tokens`
 
     With few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
-    beside the table of levels, which has that count and medians.
+    beside the table of levels, which has that count and medians, but no lengths of answers.
     """
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
@@ -123,9 +123,11 @@ def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     p90 = first_token_p90(point)
     few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
     first = f"first token {f'{p90} (p90)' if p90 else few}" if p90 or few else ""
-    if brief and typical:
-        first = f"median first token {typical}"
-    return "; ".join(filter(None, (", ".join(filter(None, parts)), first)))
+    tokens = round(point.tokens_out or 0)
+    length = f"answers of {count_noun(tokens, 'token')}" if tokens else ""
+    if brief and (length or typical):
+        first = "" if length else f"median first token {typical}"
+    return "; ".join(filter(None, (", ".join(filter(None, parts)), first, length)))
 
 
 def first_token_p90(point: AnswerPoint) -> str:

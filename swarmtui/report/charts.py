@@ -140,11 +140,10 @@ def _picture(upper: Iterable[ChartSeries], lower: Iterable[ChartSeries], x: str)
 
 def _throughput(name: str, hue: ChartHue, levels: Sequence[Level], marks: LevelMarks | None = None) -> ChartSeries:
     series = _curve(name, hue, ((level.offered_load, level.headline_tps) for level in levels))
-    steady = {level.offered_load: level.out_tps_steady_hw for level in levels if level.headline_is_steady}
-    widths = tuple(_drawable(steady.get(at)) or 0.0 for at, _ in series.points)
+    widths = {level.offered_load: level.headline_hw for level in levels}
     codes = ((at, mark_code(marks, at)) for at, _ in series.points) if marks is not None else ()
     return series._replace(
-        half_widths=widths if any(widths) else (),
+        half_widths=drawn_half_widths(widths.get(at) for at, _ in series.points),
         marks=tuple((at, code) for at, code in codes if code),
         hollow=_weak(levels),
     )
@@ -397,6 +396,12 @@ def _thinned(points: Sequence[tuple[float, float]]) -> Points:
         return tuple(points)
     parts = [points[start : start + each] for start in range(0, len(points), each)]
     return tuple((fsum(x for x, _ in part) / len(part), fsum(y for _, y in part) / len(part)) for part in parts)
+
+
+def drawn_half_widths(values: Iterable[float | None]) -> tuple[float, ...]:
+    """Return the half-widths of the points of a series, 0 for one that has none; empty if no point has one."""
+    widths = tuple(_drawable(value) or 0.0 for value in values)
+    return widths if any(widths) else ()
 
 
 def _drawable(value: float | None) -> float | None:

@@ -50,7 +50,7 @@ def _server(server: DiscoveredServer) -> Facts:
         ("server", server.url if server.reachable else f"{server.url} (not responding)"),
         ("engine", f"{server.engine} {server.version}".strip() or "unknown"),
         ("models", ", ".join(server.models) or MISSING),
-        ("context", MISSING if server.context is None else f"{server.context:,} tokens"),
+        ("context", MISSING if server.context is None else f"{server.context:,} tokens per request"),
         ("slots", MISSING if server.slots is None else str(server.slots)),
         ("process", MISSING if server.pid is None else str(server.pid)),
         ("user", server.user),

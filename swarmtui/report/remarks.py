@@ -14,7 +14,7 @@ _KINDS = {
     "errors": "requests failed",
     "c_held": "C was not held",
     "steady_below_wall": "there were too few requests for a steady rate",
-    "degenerate": "some answers were empty or only repeated a token",
+    "degenerate": "some answers were empty or made no sense",
     "uncounted": "some answers had no token count and are in no rate",
     "token_source": "the server did not count all tokens",
     "coalesced_chunks": "some tokens arrived together",

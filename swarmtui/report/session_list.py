@@ -17,7 +17,7 @@ from swarmtui.sessions.index import SessionRow
 from swarmtui.text import count_noun, sanitize
 
 IN_TERMINAL = ("id", "state", "model", "workload", "name", "requests", "answer", "effect")
-IN_APP = ("time", "name", "model", "workload", "answer", "range", "effect", "state")
+IN_APP = ("time", "name", "model", "workload", "answer", "effect", "state")
 _FAILED = ("unreadable", "failed", "interrupted")
 _KINDS = {"ab": "A/B test", "tune": "tune", "probe": "probes"}
 
@@ -72,14 +72,12 @@ def session_table(
         "requests": Column("requests", "requests", lambda row: count_known(of.requests for of in _sessions(row))),
         # Only what an experiment found is longer.
         "answer": Column("answer", "answer", _answer, right=False, least=24),
-        "range": Column("range", "range", lambda row: answer_range(row.entry), right=False),
         "effect": Column("effect", "against its baseline", effect, right=False, short="vs baseline"),
         "state": Column("state", "state", _state_cell, right=False),
     }
-    drop = [id for id in ("range", "requests", "workload", "model", "effect") if id in shown]
+    drop = [id for id in ("requests", "workload", "model", "effect") if id in shown]
     table = tabulate("", rows, [columns[id] for id in shown], drop=drop)
-    used = {"effect": any(row.id in effects for row in rows), "range": any(answer_range(row.entry) for row in rows)}
-    return table.without(id for id, is_used in used.items() if not is_used)
+    return table if any(row.id in effects for row in rows) else table.without(["effect"])
 
 
 def session_list(
@@ -127,19 +125,29 @@ def session_state(row: SessionRow) -> str:
 def answer_text(row: SessionRow) -> str:
     """Return the capacity that was found, else the best of several levels; empty if nothing was measured."""
     if row.agents is not None:
-        sign, number = agents_number(row.agents, is_open=row.agents_open, doubtful=row.doubtful, wide=row.agents_range)
-        return " ".join(filter(None, (sign, number, "agent" if number == "1" else "agents")))
+        return f"{_agents(row, row.agents)} {'agent' if row.agents == 1 and not row.agents_open else 'agents'}"
     if not row.best_at:
         return ""
     best = f"{'? ' if row.doubtful else ''}{'best ' if len(row.levels) > 1 else ''}"
     return f"{best}{row.best_at}: {'~' if row.chunks_counted else ''}{rate(row.best_out_tps)} tok/s"
 
 
-def answer_range(entry: SessionRow | SessionGroup) -> str:
-    """`26–27`: the ends of the range of the agents, unless they are the answer itself."""
-    if isinstance(entry, SessionGroup) or entry.agents_range or not entry.agents_low or entry.agents_high is None:
+def _agents(row: SessionRow, agents: int) -> str:
+    """`19`, `5+` or `? 16`"""
+    parts = agents_number(agents, is_open=row.agents_open, doubtful=row.doubtful, wide=row.agents_range)
+    return " ".join(filter(None, parts))
+
+
+def full_answer(row: SessionRow) -> str:
+    """`19 agents (19–31)`"""
+    return f"{answer_text(row)}{_range(row)}"
+
+
+def _range(row: SessionRow) -> str:
+    """` (26–27)`: the ends of the range of the agents, unless they are the answer itself."""
+    if row.agents is None or row.agents_range or not row.agents_low or row.agents_high is None:
         return ""
-    return f"{entry.agents_low}–{entry.agents_high}" if entry.agents_low < entry.agents_high else ""
+    return f" ({row.agents_low}–{row.agents_high})" if row.agents_low < row.agents_high else ""
 
 
 def _newest(row: ListRow) -> SessionRow:
@@ -153,7 +161,9 @@ def _sessions(row: ListRow) -> Sequence[SessionRow]:
 def _answer(row: ListRow) -> Cell | None:
     if isinstance(row.entry, SessionGroup):
         return Cell(row.entry.result) if row.entry.result else None
-    text = answer_text(row.entry)
+    agents, known = row.entry.agents, _range(row.entry)
+    # With its range, a number needs no unit below the title, and hardly more room.
+    text = f"{_agents(row.entry, agents)}{known}" if agents is not None and known else answer_text(row.entry)
     return Cell(text, "unknown" if row.entry.doubtful else None) if text else None
 
 

@@ -28,7 +28,7 @@ from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
 
 INDEX = "index.json"
-_INDEX_VERSION = 11
+_INDEX_VERSION = 12
 # A session that ended more recently may still be writing its own index, or its workers their spool files.
 _SETTLED_S = 60.0
 _TAIL_BYTES = 16 << 10
@@ -42,12 +42,11 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     """One session in the list. Figures are null until a summary was written; `problem` is why it cannot be read.
 
     `best_out_tps` is the best `Level.headline_tps`, reached at `best_c` or `best_rate`; with `chunks_counted` it counts
-    chunks, not tokens. `curve` has the load and the throughput of each level. Without a summary, `requests` is counted
-    in the journal once the session has ended. `flags` are those of the server, null if they are not known. `agents` is
-    the number of agents that keep the SLO, `agents_open` if it may be any number more, `agents_low` and `agents_high`
-    are the ends of its range, which is `agents_range` where it is wide, `doubtful` if the measurement is in doubt;
-    `previous` is the baseline, or what it `repeats`. `shared`: it was imported from a shared file, and has no
-    journal. `max_tokens` is the limit of an answer, if the plan has one of its own.
+    chunks, not tokens. `curve` has the load and throughput of each level, `curve_half_widths` those of its intervals.
+    Without a summary, `requests` is counted in the journal once the session has ended. `flags` are those of the server,
+    null if not known. `agents` keep the SLO, `agents_open` if it may be any number more, `agents_low` and `agents_high`
+    are the ends of the range, which is `agents_range` where it is wide, `doubtful` if the measurement is in doubt;
+    `previous` is the baseline, or what it `repeats`. `shared`: without a journal. `max_tokens`: the plan's own limit.
     """
 
     id: str
@@ -64,6 +63,7 @@ class SessionRow(Stored, frozen=True, kw_only=True):
     chunks_counted: bool = False
     cliff: int | None = None
     curve: tuple[tuple[float, float], ...] = ()
+    curve_half_widths: tuple[float | None, ...] = ()
     flags: dict[str, str] | None = None
     agents: int | None = None
     agents_open: bool = False
@@ -242,6 +242,7 @@ def _summary_row(summary: Summary) -> SessionRow:
         chunks_counted=best is not None and best.tokens_estimated,
         cliff=found.cliff.c if found and found.cliff and not marks.by_slo else None,
         curve=tuple((x.offered_load, x.headline_tps) for x in summary.levels if x.headline_tps is not None),
+        curve_half_widths=tuple(x.headline_hw for x in summary.levels if x.headline_tps is not None),
         flags=known_flags(summary),
         agents=summary.answer.agents if summary.answer else None,
         agents_open=summary.answer is not None and summary.answer.is_open,

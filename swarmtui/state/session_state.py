@@ -27,6 +27,7 @@ from swarmtui.model.journal import (
     Entry,
     Head,
     RequestEntry,
+    SearchEntry,
     ServerEntry,
     StageEnd,
     StageStart,
@@ -50,6 +51,8 @@ _JUDGED_NS = 1_000_000_000
 _NEWS_NS = 30_000_000_000
 _FRAME_POINTS = 20
 _MAX_TASKS = 256
+# The number of a level that a search has chosen, until its stage starts.
+_CHOSEN = -1
 
 
 class SessionState:
@@ -137,6 +140,8 @@ class SessionState:
                 self._ask(session.plan.slo, searched=False)
             case StageStart():
                 self._start_stage(entry)
+            case SearchEntry(search=SearchState(next_c=int(c)) as search):
+                self._choose_level(c, search, entry.t_ns)
             case StageEnd() if self._stage is not None:
                 # After a serial stage, the figures of its level are shown.
                 self.c = self._stage.c
@@ -159,6 +164,14 @@ class SessionState:
     def _ask(self, slo: str, *, searched: bool) -> None:
         self.slo = usable_slo(slo)
         self.quality.asked = asked_figures(read_slo(slo), searched=searched)
+
+    def _choose_level(self, c: int, search: SearchState, t_ns: int) -> None:
+        """Show the next level of a search with no figures yet: its stage starts when the server has ended requests."""
+        visited = search.level(c)
+        run = 1 + (visited.visits if visited is not None else 0)
+        self._start_stage(StageStart(number=_CHOSEN, t_ns=t_ns, c=c, run=run, phase="level", load=self.load))
+        self._throughput.restart()
+        self._judged = None
 
     def _start_stage(self, start: StageStart) -> None:
         if (start.c, start.rate) != self.key:
@@ -328,7 +341,8 @@ class SessionState:
         return None if chunks_per_s is None else chunks_per_s * self.quality.tokens_per_chunk
 
     def _point(self, now: int) -> HistoryPoint:
-        chunks_per_s = self._throughput.chunks_per_s()
+        begins = self._stage is not None and self._stage.number == _CHOSEN
+        chunks_per_s = None if begins else self._throughput.chunks_per_s()
         return HistoryPoint(
             t_ns=now,
             c=self.c,

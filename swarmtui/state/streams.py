@@ -46,6 +46,13 @@ class Throughput:
         # C and the rate, a time, and the chunks until then that followed another one, with the time they took.
         self._written: deque[tuple[LevelKey, int, int, float]] = deque()
 
+    def restart(self) -> None:
+        """Forget what was received: the next level begins without requests in flight."""
+        self._chunk_counts.clear()
+        self._written.clear()
+        self._ttfts.clear()
+        self._later_chunks = 0
+
     def add_frame(self, key: LevelKey, frame: WorkerFrame) -> None:
         produced, written, span_s, self._later_chunks = self._later_chunks, 0, 0.0, 0
         for row in frame.rows:

@@ -19,6 +19,7 @@ from swarmtui.sessions import store
 from swarmtui.tui.app import AppResult
 from tests.cli.programs import Sandbox, TerminalProgram
 from tests.cli.scripted_server import respond_with_words, scripted_server
+from tests.sessions.session_builders import full_session, write_session
 
 # One slot: with a second agent, each request waits for a whole answer of about 240 ms.
 FAST = ("sim:moe-tp1?slots=1&output.cv=0", "--max-tokens", "40", "--slo", "ttft_p50=120ms", "--budget", "20s")
@@ -131,4 +132,23 @@ def test_after_the_app_the_answer_is_printed_in_a_few_lines(tmp_path: Path, caps
     assert len(out.splitlines()) == 7 and "|" not in out
     assert out.splitlines()[-1].startswith("Quality ")
     assert f"all figures: swarmtui sessions show {directory.name} --session-dir {tmp_path}" in out
-    assert f"saved: {directory}" in err
+    assert err == "", "the last line has the command that shows the session"
+
+
+def test_after_the_app_the_last_answer_is_printed_below_a_line_for_each_earlier_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A small terminal has room for all of it: the answer to the question is not scrolled off."""
+    ids = ("20261117-120100-aaaa", "20261117-120200-aaaa")
+    for previous, id, slots in zip(("", *ids), ids, (2, 4), strict=False):
+        fields = {"server_flags": f"--parallel {slots}", "previous": previous, "repeats": bool(previous)}
+        store.write_summary(write_session(tmp_path / id, full_session(id, **fields)))
+    with pytest.raises(SystemExit) as left:
+        report_and_exit(AppResult(ended=tuple(Ended("done", "", str(tmp_path / id)) for id in ids)))
+    assert left.value.code == 0
+    out, err = capsys.readouterr()
+    lines = [*out.splitlines(), *err.splitlines()]
+    assert sum(-(-len(line) // 80) for line in lines) < 24
+    earlier = lines[0]
+    assert earlier.startswith("Earlier      ") and earlier.endswith(f" · --parallel 2 · {ids[0]}")
+    assert "changed: --parallel 2 → 4" in err and out.count("Quality ") == 1

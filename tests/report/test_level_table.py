@@ -24,7 +24,7 @@ from swarmtui.numbers import MISSING
 from swarmtui.report.figure_tables import throughput_tables
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE
 from swarmtui.report.session import goodput_table, level_blocks, session_blocks, session_facts
-from swarmtui.report.session_list import IN_APP, session_list
+from swarmtui.report.session_list import IN_APP, full_answer, session_list
 from swarmtui.report.session_list import session_table as tabulated
 from swarmtui.report.table import Cell, Table, fit
 from swarmtui.report.text import paint
@@ -275,21 +275,26 @@ def test_session_table() -> None:
     assert shown.endswith("\n\nholiday photos: no journal.jsonl in it\n")
 
 
-def test_the_range_of_an_answer_is_listed_and_is_the_first_to_go_without_room() -> None:
-    """The comparison stays for longer, and a wide range is the answer itself."""
-    made: dict[str, Any] = {"state": "done", "agents_low": 26, "agents_high": 27}
-    rows = [ListRow(SessionRow(id="20261117-231739-c441", agents=26, label="--parallel 2 → 4", **made))]
-    rows.append(ListRow(SessionRow(id="b", agents=34, agents_range=(16, 35), agents_low=16, agents_high=35)))
+def test_the_range_of_an_answer_is_listed_with_it_and_hardly_needs_more_room() -> None:
+    """A wide range is the answer itself, and one agent more or less needs none."""
+    made: dict[str, Any] = {"state": "done", "agents_low": 26, "agents_high": 27, "agents": 26}
+    rows = [
+        SessionRow(id="20261117-231739-c441", label="--parallel 2 → 4", **made),
+        SessionRow(id="a", **made | {"doubtful": True}),
+        SessionRow(id="b", agents=34, agents_range=(16, 35), agents_low=16, agents_high=35),
+        SessionRow(id="c", agents=8, agents_low=8, agents_high=8),
+        SessionRow(id="d", agents=1, agents_low=1, agents_open=True),
+    ]
     change = LoggedChange(
         before="b", after=rows[0].id, what="", effect="", verdict="more agents", agents=(22, 26), agents_detail=""
     )
-    table = tabulated(rows, {}, IN_APP, effects={rows[0].id: change})
+    table = tabulated([ListRow(row) for row in rows], {}, IN_APP, effects={rows[0].id: change})
     titles = [column.id for column in table.columns]
-    assert titles[-4:] == ["answer", "range", "effect", "state"]
-    assert [row[titles.index("range")].text for row in table.rows] == ["26–27", ""]
-    narrow = [column.id for column in fit(table, 94, (2,)).columns]
-    assert "range" not in narrow and "effect" in narrow
-    assert "range" not in [column.id for column in tabulated(rows[1:], {}, IN_APP).columns]
+    assert titles[-3:] == ["answer", "effect", "state"]
+    said = [row[titles.index("answer")].text for row in table.rows]
+    assert said == ["26 (26–27)", "? 26 (26–27)", "16–35 agents", "8 agents", "1+ agents"]
+    assert [full_answer(row) for row in rows[:3]] == ["26 agents (26–27)", "? 26 agents (26–27)", "16–35 agents"]
+    assert "effect" in [column.id for column in fit(table, 94, (2,)).columns]
 
 
 def test_counted_chunks_are_marked_in_the_session_table() -> None:

@@ -30,7 +30,7 @@ def test_server_text() -> None:
         "server       http://127.0.0.1:8000\n"
         "engine       vLLM 0.32.0\n"
         "models       tiny\n"
-        "context      4,096 tokens\n"
+        "context      4,096 tokens per request\n"
         "slots        8\n"
         "process      42\n"
         "gpus         GPU-a\n"

@@ -47,7 +47,7 @@ def test_lines_of_a_sweep_answer_the_three_questions() -> None:
     assert answered(summary(levels)) == {
         "One agent": "first token in 30 ms, then 52.0 tok/s",
         "Result": "best with 4 agents: 150 tok/s in total",
-        "At 4": "150 tok/s in total, 40.0 per agent while writing; first token 100 ms (median)",
+        "At 4": "150 tok/s in total, 40.0 per agent while writing; first token 100 ms (median); answers of 100 tokens",
         "Why no more": "at 8 agents output changes by +1 %, and the first token takes 31 times as long: "
         "all 4 slots are taken",
         "Try next": "beyond C=4 requests only queue: send fewer at once, or give the server more slots",
@@ -81,6 +81,16 @@ def test_the_first_token_is_its_p90_and_of_few_requests_its_median() -> None:
     assert point_text(many) == "270 tok/s in total; first token 1.50 s (p90)"
 
 
+def test_the_mean_length_of_answers_is_said_where_it_is_known() -> None:
+    """It may be far below the limit of the plan; the table of levels has the first token, but no length."""
+    point = AnswerPoint(c=3, ttft_s=0.9, tokens_out=11.7, per_stream_tps=164.0, out_tps=195.0)
+    said = "195 tok/s in total, 164 per agent while writing; first token 900 ms (median); answers of 12 tokens"
+    assert point_text(point) == said
+    assert point_text(point, brief=True) == "195 tok/s in total, 164 each writing; answers of 12 tokens"
+    assert point_text(msgspec.structs.replace(point, tokens_out=1.2)).endswith("; answers of 1 token")
+    assert "answers" not in point_text(msgspec.structs.replace(point, tokens_out=None))
+
+
 @pytest.mark.parametrize(
     ("p90", "good", "said"),
     [
@@ -106,12 +116,12 @@ def test_the_median_of_the_answer_is_that_of_the_table_unless_it_contradicts_the
     asked = msgspec.structs.replace(summary(levels), goodput=goodput(levels, records, slo))
     found = answer(asked, slo, "ttft_p90=2s", {})
     assert found.at_capacity is not None
-    assert point_text(found.at_capacity).endswith("; first token within 2 s in 19 of 19")
+    assert "; first token within 2 s in 19 of 19; " in point_text(found.at_capacity)
     levels = [level(4, tps=100, ttft=1.98)]
     asked = msgspec.structs.replace(summary(levels), goodput=goodput(levels, records, slo))
     found = answer(asked, slo, "ttft_p90=2s", {})
     assert found.at_capacity is not None
-    assert point_text(found.at_capacity).endswith("; first token 1.98 s (median), within 2 s in 19 of 19")
+    assert "; first token 1.98 s (median), within 2 s in 19 of 19; " in point_text(found.at_capacity)
 
 
 def test_what_was_not_measured_has_no_line() -> None:

@@ -23,10 +23,12 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.journal import RequestEntry, entry_encoder
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Session, Summary
+from swarmtui.report.charts import drawn_half_widths
 from swarmtui.sessions import index as session_index
 from swarmtui.sessions.documents import summary_json
 from swarmtui.sessions.index import SessionRow, list_sessions, new_session_id
 from swarmtui.sessions.store import ensure_summary, load_session, remove_session, summarise, write_summary
+from tests.analysis.level_builders import level, summary
 from tests.sessions.session_builders import (
     T0,
     full_session,
@@ -447,3 +449,13 @@ def test_sessions_of_older_versions_are_read(tmp_path: Path) -> None:
     assert [(level.c, level.ok) for level in levels] == [(1, 5), (2, 10)]
     (row,) = list_sessions(tmp_path)
     assert (row.id, row.state, row.problem) == (name, "done", None)
+
+
+def test_the_list_knows_the_intervals_of_the_curve_of_a_result() -> None:
+    """Without them, a level that was measured badly looks like a leap."""
+    levels = [level(1, tps=50, out_tps_steady_hw=5.0), level(2, tps=90), level(4, tps=None)]
+    row = json.loads(session_index.index_json(summary(levels), 0))["row"]
+    assert row["curve"] == [[1, 50], [2, 90]]
+    assert row["curve_half_widths"] == [5.0, None]
+    assert drawn_half_widths(row["curve_half_widths"]) == (5.0, 0.0)
+    assert drawn_half_widths([None, None]) == ()

@@ -289,6 +289,33 @@ def test_a_search_that_another_goal_ended_is_not_shown() -> None:
     assert state.frame(0, rows=False).search is None
 
 
+def test_the_next_level_of_a_search_is_shown_without_the_figures_of_the_one_before() -> None:
+    """Its stage starts when the server has ended the requests that were cancelled, which may take a second."""
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s", alpha=0.1))
+    state.apply(SearchEntry(t_ns=0, search=SearchState(goal="capacity", next_c=4, step="climb")))
+    state.apply(stage(4, of=8))
+    for at in range(8):
+        state.apply_frame(0, first_tokens(1 + at / 4, 0.1, 4))
+    state.apply(RequestEntry(record=request(0, [100], stage=1)))
+    state.tick(int(3e9))
+    before = state.frame(int(3e9), rows=False)
+    assert (before.c, before.done, before.begun) == (4, 1, None)
+    assert before.out_tps and before.ttft_s and before.slo_kept[0].n
+    known = SearchedLevel(c=2, visits=1, n=9, good=9, state="kept")
+    search = SearchState(goal="capacity", next_c=2, step="decide", levels=(known,))
+    state.apply(SearchEntry(t_ns=int(3e9), search=search))
+    # An answer that was cancelled is reported late.
+    state.apply(RequestEntry(record=request(0, [100], stage=1)))
+    for at in range(4):
+        state.apply_frame(0, WorkerFrame(int((3 + at / 4) * 1e9), 0, 0, 0, 0, (), 0.0, 0, 0, 0))
+    state.tick(int(4e9))
+    shown = state.frame(int(4e9), rows=False)
+    assert (shown.c, shown.run, shown.done, shown.of, shown.begun) == (2, 2, 0, None, 0)
+    assert (shown.out_tps, shown.per_stream_tps, shown.ttft_s, shown.first_tokens) == (None, None, None, None)
+    assert shown.slo_kept[0].n == 0 and state.history[-1].c == 2
+
+
 @pytest.mark.parametrize(("busy_c", "is_disturbed"), [(2, False), (8, True)])
 def test_a_busy_host_disturbs_levels_that_are_not_kept(busy_c: int, is_disturbed: bool) -> None:
     """What was kept was kept in spite of it."""

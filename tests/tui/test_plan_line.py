@@ -107,10 +107,11 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("climb", "doubling until the SLO is missed · step 7"),
-        ("check", "16 missed, perhaps by chance: do more agents miss it, too? · step 7"),
+        ("climb", "doubling the agents until the SLO is missed · step 7"),
+        ("check", "16 missed, perhaps by chance: trying more agents · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
         ("decide", "more requests at this level, to be sure of it · step 7"),
+        ("beside", "a clearer level nearby, to narrow the range · step 7"),
         ("repeat", "the same level once more, to confirm it · step 7"),
     ],
 )
@@ -129,8 +130,8 @@ def test_a_level_beyond_one_that_missed_says_why_in_a_narrow_terminal() -> None:
     )
     warming = msgspec.structs.replace(measuring, begun=15)
     for shown, said in (
-        (measuring, "measuring 21 agents: 4 of at most 21 requests   do more than 16 miss it, too?"),
-        (warming, "warming up: 15 of 21 agents began, 4 of at most 21 requests   do more miss it?"),
+        (measuring, "measuring 21 agents: 4 of at most 21 requests   checking 16 with more agents"),
+        (warming, "warming up: 15 of 21 agents began, 4 of at most 21 requests   to check 16"),
     ):
         view = header_view(session(), shown, None, None)
         assert "".join(part for part, _ in status_line(view, 80)).strip() == said
@@ -169,11 +170,12 @@ def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: Search
         assert said in ("", *view.detail)
 
 
-def test_until_the_next_level_begins_the_header_has_no_figures_of_the_level_before_under_its_name() -> None:
-    shown = msgspec.structs.replace(searching(), c=8, done=9, of=9)
-    assert words(shown, 140) == ("how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 begins ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
-    assert "9/9" not in text(shown, 80) and "12" in text(shown, 80)
-    assert header_view(session(), shown, None, None).phase == "C=12 begins"
+def test_until_the_next_level_begins_none_of_its_agents_has() -> None:
+    shown = msgspec.structs.replace(searching((0, 0), 0), of=None, begun=0)
+    assert words(shown, 140) == (
+        "how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 ▸ 0 requests ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s"
+    )
+    assert header_view(session(), shown, None, None).phase == "warming up: 0 of 12 agents began"
 
 
 def test_a_level_that_measures_nothing_yet_says_how_many_agents_began_and_what_its_bar_will_count() -> None:
@@ -213,9 +215,6 @@ def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:
     assert first_token_texts(over)[1] == "oldest wait 2.2 s, over 2 s"
     late = msgspec.structs.replace(known, in_time=0, late=2, oldest_s=None)
     assert first_token_texts(msgspec.structs.replace(shown, first_tokens=late)) == ("2 first tokens late",)
-    # The words before it are about another level until this one begins.
-    before = header_view(session(), msgspec.structs.replace(shown, c=8), None, None)
-    assert before.detail[0] == "halving the gap between 8 and 16 · step 7"
 
 
 def test_what_the_kv_cache_has_room_for_does_not_hide_the_status() -> None:
@@ -392,10 +391,10 @@ def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_
 def test_a_level_that_is_checked_beyond_one_that_is_not_sure_says_so() -> None:
     unsure = SearchedLevel(c=32, visits=1, n=9, good=7, state="unsure")
     search = SearchState(goal="capacity", low=16, high=32, visits=5, next_c=64, step="check", levels=(unsure,))
-    assert step_texts(search)[1] == "32 is not sure yet: do more agents miss it?"
+    assert step_texts(search)[1] == "32 is not sure yet: trying more agents"
     differs = msgspec.structs.replace(unsure, visits=2, kept_visits=1, missed_visits=1)
     again = msgspec.structs.replace(search, levels=(differs,))
-    assert step_texts(again)[1] == "32 was kept once, missed once: do more agents miss it?"
+    assert step_texts(again)[1] == "32 was kept once, missed once: trying more agents"
 
 
 def test_the_level_that_ends_the_range_stays_in_the_line() -> None:

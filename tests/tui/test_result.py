@@ -263,7 +263,7 @@ def test_remarks_that_do_not_matter_for_the_answer_are_dim(
     levels = [msgspec.structs.replace(one, flags=(flag,), errors=errors) for one in LEVELS]
     view = levels_view(levels, answer=msgspec.structs.replace(ANSWER, quality=quality, border=""))
     assert {one.code for one in (*view.remarks, *view.by_kind, view.grouped)} == {code}
-    assert view.grouped.text == "some answers were empty or only repeated a token in 3 levels"
+    assert view.grouped.text == "some answers were empty or made no sense in 3 levels"
 
 
 def test_a_single_level_whose_remarks_have_no_room_names_the_key_for_these() -> None:

@@ -430,9 +430,9 @@ async def test_models_of_the_endpoint_can_be_picked(tmp_path: Path, until: Until
 
 def test_the_flags_of_a_server_come_first_and_what_does_not_fit_is_marked() -> None:
     lines = server_lines(found_server(2, 4096), 38)
-    assert lines == ["flags: --parallel 2 --flash-attn", "llama.cpp · 2 slots · context 4,096 ·", "pid 7 · tiny"]
+    assert lines == ["flags: --parallel 2 --flash-attn", "llama.cpp · 2 slots · context", "4,096 each · pid 7 · tiny"]
     assert first_lines(lines, 3, 38) == lines
-    assert first_lines(lines, 2, 38) == [lines[0], "llama.cpp · 2 slots · context 4,096 …"]
+    assert first_lines(lines, 2, 38) == [lines[0], "llama.cpp · 2 slots · context …"]
 
 
 async def test_help_begins_with_the_field_under_the_cursor_and_the_keys_before_the_details_of_the_server(

@@ -11,7 +11,7 @@ from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_tex
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame, TimeBound
-from swarmtui.model.findings import KeptShare, SearchedLevel, SearchEnd, SearchState
+from swarmtui.model.findings import KeptShare, SearchedLevel, SearchEnd, SearchState, SearchStep
 from swarmtui.numbers import clock, seconds
 from swarmtui.text import count_noun
 
@@ -83,23 +83,21 @@ def visit_counts(visits: Iterable[tuple[int, int]], of: str = " of ") -> str:
 def step_texts(search: SearchState) -> tuple[str, ...]:
     """Say what the running level is for, from long to short."""
     low, high = search.low, search.high
-    gap = f"between {low} and {high}" if low is not None and high is not None else ""
-    capacity = search.goal == "capacity"
-    missed = "the SLO is missed" if capacity else "requests queue"
+    gap = f"below {high}" if low is None else f"between {low} and {high}"
+    missed, too_high = ("the SLO is missed", "missed") if search.goal == "capacity" else ("requests queue", "queues")
     at_high = search.level(high)
-    unsure = f"{high} {'was' if at_high and at_high.differs else 'is'} {doubt_words(at_high)}"
     is_unsure = at_high is not None and at_high.state == "unsure"
-    why = unsure if is_unsure else f"{high} {'missed' if capacity else 'queues'}, perhaps by chance"
-    miss, too = "miss it" if capacity else "queue", "" if is_unsure else ", too"
+    unsure = f"{high} {'was' if at_high and at_high.differs else 'is'} {doubt_words(at_high)}"
+    why = unsure if is_unsure else f"{high} {too_high}, perhaps by chance"
     # A level that was taken for the answer may not be it any more.
     fewer = (f"{unsure}: trying fewer",) if is_unsure and at_high is not None and at_high.kept_visits else ()
-    words: dict[str, tuple[str, ...]] = {
-        "climb": (f"doubling until {missed}", "doubling"),
-        "check": (f"{why}: do more agents {miss}{too}?", f"do more than {high} {miss}{too}?", f"do more {miss}?"),
-        "bisect": (*fewer, f"halving the gap {gap}", gap),
-        "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "to be sure"),
-        "beside": ("a level beside the border, to narrow the range", "to narrow the range"),
-        "repeat": ("the same level once more, to confirm it", "once more, to confirm", "once more"),
+    words: dict[SearchStep, tuple[str, ...]] = {
+        "climb": (f"doubling the agents until {missed}", "doubling the agents", "doubling"),
+        "check": (f"{why}: trying more agents", f"checking {high} with more agents", f"to check {high}"),
+        "bisect": (*fewer, f"halving the gap {gap}", f"trying {gap}", gap),
+        "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "more requests"),
+        "beside": ("a clearer level nearby, to narrow the range", "narrowing the range"),
+        "repeat": ("the same level once more, to confirm it", "once more, to confirm it", "to confirm it"),
     }
     if search.step is None:
         return ()

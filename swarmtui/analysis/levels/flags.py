@@ -62,8 +62,7 @@ def _flags(level: Level, uncounted: int, unmeasured_errors: int, synchronised: b
     if level.cap_hits:
         yield "cap_hits", f"{level.cap_hits} of {level.ok} finished answers were cut at the token limit"
     if level.degenerate:
-        of = f"{level.degenerate} of {level.ok}"
-        yield "degenerate", f"{of} answers were empty, repeated a token, were garbage, ended at once or were miscounted"
+        yield "degenerate", f"{level.degenerate} of {level.ok} answers were empty or made no sense"
     if uncounted:
         yield "uncounted", f"{uncounted} of {level.ok} answers have no token count and are in no rate"
     if level.token_source == "chunks":

@@ -19,7 +19,6 @@ from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit,
 from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.plan_line import (
     PlanView,
-    following_c,
     is_finishing,
     is_visited,
     level_text,
@@ -128,8 +127,6 @@ def server_notice(down_s: float | None, changes: tuple[str, ...]) -> tuple[str, 
 
 
 def _stage(frame: Frame) -> str:
-    if (following := following_c(frame)) is not None:
-        return f"C={following} begins"
     if is_finishing(frame):
         return "finishing: the last figures are computed and saved"
     return level_text(frame) or (f"run {frame.run} of {frame.runs}" if frame.runs > 1 else "measuring")

@@ -143,12 +143,6 @@ def level_text(frame: Frame) -> str:
     return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request')}"
 
 
-def following_c(frame: Frame) -> int | None:
-    """The C of a level that a search has chosen and not begun: the rest of the frame is about the one before."""
-    next_c = frame.search.next_c if frame.search is not None and frame.status != "ended" else None
-    return next_c if next_c != frame.c else None
-
-
 def is_finishing(frame: Frame) -> bool:
     """Whether a search has visited its last level."""
     return frame.search is not None and frame.search.next_c is None and frame.status == "running"
@@ -189,15 +183,10 @@ def _search_chips(search: SearchState, frame: Frame, requested_c: int | None) ->
     """The levels in order of C, each with its state; one that is visited again has none until it is judged again."""
     known = {level.c: level for level in search.levels}
     border = (search.low, search.high, search.bound, search.next_c)
-    following = following_c(frame)
     chips = []
     for c in sorted({*known, *([search.next_c] if search.next_c is not None else [])}):
         level = known.get(c)
         now = AGAIN if level is not None else _RUNS
-        if c == following:
-            begins: Line = [(f"{c} {'begins' if level is None else 'begins again'}", "dim")]
-            chips.append(Chip((begins, begins, [(f"{c} {now}", "dim")]), is_border=True))
-            continue
         if c == search.next_c and frame.status != "ended":
             chips.append(_running_chip(f"{c}", frame, now, requested_c))
             continue
@@ -213,7 +202,7 @@ def _gauges(frame: Frame) -> tuple[Gauge, ...]:
     if not frame.slo:
         return ()
     conditions = parse_slo(frame.slo).conditions
-    running = frame.slo_kept if frame.status != "ended" and following_c(frame) is None else ()
+    running = frame.slo_kept if frame.status != "ended" else ()
     # What slows the server down proves nothing about it.
     disturbed = bool(find_disturbances(frame.quality))
     found = []

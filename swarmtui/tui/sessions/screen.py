@@ -29,12 +29,11 @@ from swarmtui.model.shared import SHARED_SUFFIX
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import local_time
 from swarmtui.report.chart import Chart, ChartSeries
-from swarmtui.report.charts import main_first
+from swarmtui.report.charts import drawn_half_widths, main_first
 from swarmtui.report.session_list import (
     IN_APP,
-    answer_range,
-    answer_text,
     common_values,
+    full_answer,
     session_caption,
     session_model,
     session_state,
@@ -99,14 +98,14 @@ def preview_blocks(entry: Entry, changes: str) -> list[Block]:
             Facts((("result", entry.result), ("sessions", f"{count}; enter lists them"))),
         ]
     caption = session_caption(entry, changes)
-    state, known = session_state(entry), answer_range(entry)
+    state = session_state(entry)
     facts = (
         # With the zone: the id above, and the names of the files, are in UTC.
         ("time", local_time(entry.created, "%Y-%m-%d %H:%M %Z")),
         ("model", session_model(entry)),
         ("workload", entry.workload),
         ("endpoint", entry.endpoint),
-        ("answer", f"{answer_text(entry)} ({known})" if known else answer_text(entry)),
+        ("answer", full_answer(entry)),
         ("cliff", "" if entry.cliff is None else f"C={entry.cliff}"),
         ("requests", "" if entry.requests is None else f"{entry.requests:,}"),
         ("tags", " ".join(f"{name}={value}" for name, value in entry.tags.items())),
@@ -242,7 +241,7 @@ class SessionsScreen(PanelScreen):
         def part(start: int, end: int) -> Table:
             is_wide = sessions.size.width >= _WIDE
             time_form = f"%Y-{_SHORT_TIME}" if is_wide else _SHORT_TIME
-            shown = [name for name in IN_APP if name not in common and (is_wide or name != "range")]
+            shown = [name for name in IN_APP if name not in common]
             return session_table(listed[start:end], self._listed.changes, shown, time_form, self._listed.effects)
 
         sessions.marked = self._marked
@@ -267,7 +266,10 @@ class SessionsScreen(PanelScreen):
         rows = [row for row in (selected, *marked[: _PREVIEWED - 1]) if row is not None and row.curve]
         curves = tuple(
             ChartSeries(
-                sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME), row.curve, hue=hue
+                sanitize(row.label) or names.get(row.id) or local_time(row.created, _SHORT_TIME),
+                row.curve,
+                half_widths=drawn_half_widths(row.curve_half_widths),
+                hue=hue,
             )
             for row, hue in zip(rows, main_first(len(rows), "throughput"), strict=True)
         )

@@ -57,7 +57,7 @@ def server_lines(server: DiscoveredServer, width: int) -> list[str]:
     facts = (
         f"{server.engine} {server.version}".strip(),
         count_noun(server.slots, "slot") if server.slots else "",
-        f"context {server.context:,}" if server.context else "",
+        f"context {server.context:,} {'each' if server.slots else 'per request'}" if server.context else "",
         f"pid {server.pid}" if server.pid else "",
         ", ".join(server.models[:1]),
     )
