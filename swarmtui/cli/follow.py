@@ -208,13 +208,11 @@ def report(
     summary = read_saved_summary(ended.directory)
     if summary is not None and shown and ended.ending == "unsaved":
         summary = msgspec.structs.replace(summary, levels=shown)
-    # Its last line has the command that shows the session.
-    answered = answer_seconds is not None or (brief and summary is not None and bool(summary.levels))
     if summary is None and shown and not as_json:
         show(level_blocks(shown))
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
-    elif summary is not None and answered:
+    elif summary is not None and (answer_seconds is not None or (brief and summary.levels)):
         learned = use_baseline(Path(ended.directory).parent, Path(ended.directory), summary)
         show(quick_blocks(learned, answer_seconds, show_command(Path(ended.directory))))
     elif summary is not None:
@@ -228,7 +226,7 @@ def report(
         events.finish(summary)
     if ended.message:
         progress.write(f"swarmtui: {ended.message}")
-    if ended.directory and (as_json or not answered):
+    if ended.directory and (answer_seconds is None or as_json):
         progress.write(f"saved: {ended.directory}")
     if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
         directory = Path(ended.directory)
