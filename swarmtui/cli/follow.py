@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from swarmtui.analysis.limits.fail_if import FailCondition
     from swarmtui.cli.events import EventWriter
     from swarmtui.cli.metrics_server import MetricsAddress
+    from swarmtui.model.tuning import LoggedChange
     from swarmtui.report.table import Block, Sentence
 
 _EXIT_CODES: dict[str, int] = {
@@ -205,18 +206,22 @@ def report(
     def show(blocks: Sequence[Block]) -> None:
         echo(paint(blocks), nl=False, err=events is not None)
 
-    summary = read_saved_summary(ended.directory)
+    summary, directory = read_saved_summary(ended.directory), Path(ended.directory)
     if summary is not None and shown and ended.ending == "unsaved":
         summary = msgspec.structs.replace(summary, levels=shown)
+    compares = summary is not None and summary.session.previous and summary.levels and ended.ending == "done"
+    answers = not as_json and summary is not None and bool(answer_seconds is not None or (brief and summary.levels))
+    effect = _effect(root or directory.parent, directory, outputs, detect) if compares else None
     if summary is None and shown and not as_json:
         show(level_blocks(shown))
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
-    elif summary is not None and (answer_seconds is not None or (brief and summary.levels)):
-        learned = use_baseline(Path(ended.directory).parent, Path(ended.directory), summary)
-        show(quick_blocks(learned, answer_seconds, show_command(Path(ended.directory))))
+    elif summary is not None and answers:
+        learned = use_baseline(directory.parent, directory, summary)
+        compared = f"{effect.effect} ({effect.what})" if effect else ""
+        show(quick_blocks(learned, answer_seconds, show_command(directory), compared))
     elif summary is not None:
-        learned = use_baseline(Path(ended.directory).parent, Path(ended.directory), summary)
+        learned = use_baseline(directory.parent, directory, summary)
         measured = bool(summary.levels)
         levels = level_blocks(summary.levels, summary) if measured else [_explain_no_level(ended.directory, summary)]
         tables = result_tables(summary) if measured else []
@@ -228,9 +233,12 @@ def report(
         progress.write(f"swarmtui: {ended.message}")
     if ended.directory and (answer_seconds is None or as_json):
         progress.write(f"saved: {ended.directory}")
-    if summary is not None and summary.session.previous and summary.levels and ended.ending == "done":
-        directory = Path(ended.directory)
-        _compare_with_baseline(root or directory.parent, directory, outputs, detect)
+    if effect is not None and not answers:
+        progress.write(f"changed: {effect.what}")
+        err = as_json or events is not None
+        echo(fold(effect.effect, sys.stderr if err else sys.stdout), err=err)
+    if effect is not None and events:
+        events.compared(effect)
     return _exit_code(ended)
 
 
@@ -259,19 +267,15 @@ def report_earlier(ended: Ended, outputs: Outputs) -> None:
             record_baseline_verdict(directory.parent, directory)
 
 
-def _compare_with_baseline(root: Path, session: Path, outputs: Outputs, detect: float) -> None:
+def _effect(root: Path, session: Path, outputs: Outputs, detect: float) -> LoggedChange | None:
+    """Compare a session with its baseline, and return what was logged; say why it cannot be compared."""
     from swarmtui.experiments.baseline import record_baseline_verdict
 
     try:
-        found = record_baseline_verdict(root, session, detect=detect)
+        return record_baseline_verdict(root, session, detect=detect)
     except BadInput as error:
         outputs.progress.write(f"swarmtui: {error}")
-        return
-    outputs.progress.write(f"changed: {found.what}")
-    err = outputs.as_json or outputs.events is not None
-    echo(fold(found.effect, sys.stderr if err else sys.stdout), err=err)
-    if outputs.events:
-        outputs.events.compared(found)
+        return None
 
 
 def _explain_no_level(directory: str, summary: Summary) -> Sentence:

@@ -19,7 +19,13 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "faster_before", "narrow_kv")
 # The keys of the app that do what a step says.
-_KEYS = {"repeat_run": "R", "server_changed": "R", "unsure_search": "N", "longer_search": "N", "longer_searches": "N"}
+_KEYS = {
+    "repeat_run": "R",
+    "server_changed": "R",
+    "unsure_search": "N",
+    "longer_search": "N",
+    "longer_searches": "N",
+}
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"
@@ -75,10 +81,10 @@ def quality_text(found: Answer) -> str:
     return ": ".join(filter(None, (NOT_SURE, found.doubts))) if found.quality == "doubtful" else "ok"
 
 
-def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Block]:
+def quick_blocks(summary: Summary, seconds: float | None, show: str, compared: str = "") -> list[Block]:
     """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all.
 
-    `seconds` is how long it took, if that is to be said.
+    `seconds` is how long it took, if that is to be said, `compared` whether a change helped.
     """
     session = summary.session
     server = summary.servers[0] if summary.servers else None
@@ -96,7 +102,11 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str) -> list[Blo
     saved = f"all figures: {show}" if seconds is None else f"{seconds:.0f} s · saved: {show}"
     quality = rows.pop("Quality", "")
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
-    return [Facts(tuple(rows.items()), answer=True, head=" · ".join(filter(None, head)))]
+    lines = [*rows.items()]
+    if compared:
+        after = max(number for number, name in enumerate(rows) if name in ("Capacity", "Result", "Doubt"))
+        lines.insert(after + 1, ("Compared", compared))
+    return [Facts(tuple(lines), answer=True, head=" · ".join(filter(None, head)))]
 
 
 def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
@@ -110,7 +120,7 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
-    """`573 tok/s in total, 36 per agent while writing; first token 1.63 s (p90); answers of 98 tokens`
+    """`573 tok/s in total, 36 per agent while writing, 16 at once; first token 1.63 s (p90); answers of 98 tokens`
 
     With few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
     beside the table of levels, which has that count and medians, but no lengths of answers.
@@ -119,6 +129,7 @@ def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     if point.per_stream_tps is not None:
         each = rate(point.per_stream_tps, point.half_width)
         parts.append(f"{each} {'' if parts[0] else 'tok/s '}{'each' if brief else 'per agent while'} writing")
+        parts.append(f"{point.at_once} at once" if point.at_once else "")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
     few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
@@ -164,6 +175,8 @@ def needs_restart(step: NextStep) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again, or after a restart."""
+    if step.code == "meanwhile":
+        return msgspec.structs.replace(step, sentence=f"{step.sentence}: press N", command="")
     key = _KEYS.get(step.code)
     if step.code == "repeat_earlier":
         return msgspec.structs.replace(step, sentence=f"{step.sentence}{restart_clause('R')}")

@@ -93,8 +93,8 @@ def test_a_repeated_run_has_one_verdict_in_the_app_after_it_and_later(
         report(Ended("done", "", str(tmp_path / last)), (), Outputs(open_progress(sys.stderr, False)), brief=True) == 0
     )
     printed = capsys.readouterr()
-    assert "changed: --parallel 2 → 4" in printed.err
-    assert said.removeprefix("--parallel 2 → 4: ") in " ".join(printed.out.split())
+    (line,) = [line for line in " ".join(printed.out.split()).split("  ") if "Compared" in line]
+    assert f"Compared {said.removeprefix('--parallel 2 → 4: ')} (--parallel 2 → 4)" in line
     (logged,) = read_log(tmp_path)
     assert (logged.before, logged.after) == (two, last) and baseline_effects(tmp_path)[last] == logged
     assert with_session_beside(tmp_path, "last") == (two, last)
