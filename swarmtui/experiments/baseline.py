@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, option_name
+from swarmtui.analysis.compare.differences import CLIENT_DIFFERENCES, Difference, context_change, option_name
 from swarmtui.analysis.compare.sessions import Pair, compare_pair, headline_row
 from swarmtui.analysis.compare.verdicts import DETECT
 from swarmtui.experiments.store import add_change
@@ -86,7 +86,9 @@ def explained(pair: Pair) -> str:
 
 
 def describe_changes(pair: Pair) -> str:
-    """Name the changed flags, or else everything that differs about the server and the plan."""
+    """Name the changed flags, or else everything that differs about the server and the plan, and the context."""
     flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
     found = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
-    return ", ".join(map(str, found)) or "no known change"
+    context = context_change(pair.differences, pair.flags) if flags else None
+    longer = ["context {:,} → {:,}".format(*context)] if context else []
+    return ", ".join([*map(str, found), *longer]) or "no known change"

@@ -33,7 +33,8 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
     With an SLO on it, the p90 is that of the requests that it judged: `ttft_good` of these `ttft_n` had their first
     token within `ttft_limit_s`. The median is that of the tables; null if it contradicts that count. `half_width` is
     that of the 95 % interval of the total, as a share of it. `tokens_in` and `tokens_out` are the mean lengths of
-    prompts and answers, `e2e_s` the median time from request to last token.
+    prompts and answers, `e2e_s` the median time from request to last token. A server with fewer slots than agents
+    serves this many `at_once`.
     """
 
     c: int
@@ -46,6 +47,7 @@ class AnswerPoint(Stored, frozen=True, kw_only=True):
     e2e_s: float | None = None
     tokens_in: float | None = None
     tokens_out: float | None = None
+    at_once: int | None = None
     per_stream_tps: float | None
     out_tps: float | None
     half_width: float | None = None

@@ -106,8 +106,7 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
 def _changed(pair: Pair) -> str:
     """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
     since = f" since the run of {pair.since}" if pair.since else ""
-    changes = ", ".join(filter(None, (describe_changes(pair), _context(pair))))
-    return "; ".join(filter(None, (f"{changes}{since}", pair.left_out)))
+    return "; ".join(filter(None, (f"{describe_changes(pair)}{since}", pair.left_out)))
 
 
 def _same_load(pair: Pair) -> AnswerLine:
@@ -144,18 +143,16 @@ def _same_load(pair: Pair) -> AnswerLine:
 
 
 def _price(pair: Pair) -> AnswerLine:
-    """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents`: what more agents cost each of them."""
-    stream = next((x for x in pair.rows if x.key == pair.headline and x.figure == "per_stream_tps"), None)
-    slower = stream is not None and stream.change is not None and stream.change <= -_SLOWER
-    if pair.refused or not pair.agents or not pair.flags:
+    """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents, a whole answer takes 1.39 → 1.41 s`"""
+    at = {row.figure: row for row in pair.rows if row.key == pair.headline}
+    stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
+    if pair.refused or not pair.agents or not pair.flags or stream is None or (stream.change or 0.0) > -_SLOWER:
         return AnswerLine("", "")
-    each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}" if stream and slower else ""
-    return AnswerLine("Price", each)
-
-
-def _context(pair: Pair) -> str:
-    context = context_change(pair.differences, pair.flags)
-    return "context {:,} → {:,}".format(*context) if context else ""
+    each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}"
+    takes = ""
+    if whole and whole.before is not None and whole.after is not None:
+        takes = f"a whole answer takes {seconds_change(whole.before, whole.after)}"
+    return AnswerLine("Price", ", ".join(filter(None, (each, takes))))
 
 
 def _how_sure(pair: Pair) -> str:

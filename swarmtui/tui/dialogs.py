@@ -272,7 +272,7 @@ _ANSWER: tuple[tuple[str, str], ...] = (
      "or only while something slowed the server down"),
     ("? 20", "something makes the measurement doubtful: quality says what"),
     ("80 % sure", "each end of the range is wrong in at most one of five searches"),
-    ("repeats differ by up to 3", "searches of one unchanged server can end this many agents apart, as servers are not "
+    ("may differ by 3", "searches of one unchanged server can end this many agents apart, as servers are not "
      "the same every minute: more has to change before it counts"),
     *((f"{signs} (a change)", meaning) for signs, meaning in _CHANGE_SIGNS),
     ("N", "searches for the number of agents: it doubles them until the SLO is missed, then halves the gap"),

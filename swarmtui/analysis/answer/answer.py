@@ -22,6 +22,7 @@ from swarmtui.model.findings import Capacity, SearchedLevel, SearchState
 from swarmtui.model.session import Summary
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import QualityLine, ServerState
+from swarmtui.numbers import percent
 
 
 def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[int, ServerState]) -> Answer:
@@ -87,17 +88,25 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
 
 
 def _between(facts: AnswerFacts, search: SearchState | None) -> str:
-    """`12 kept it, but is close to the limit; `: why neither is the answer, nor the level that surely misses."""
+    """`12 missed it by 9 %; `: why neither is the answer, nor the level that surely misses."""
     agents, c = facts.agents or 0, facts.c or 0
     levels = search.levels if search is not None and search.goal == "capacity" else ()
     between = [level for level in levels if agents < level.c < c and level.state == "unsure"]
     near = [level for level in between if level.close and not level.differs]
     kept, missed = ([one.c for one in near if ((one.room or 0.0) >= 0.0) is is_kept] for is_kept in (True, False))
     parts = (f"{_listed(kept)} kept" if kept else "", f"{_listed(missed)} missed" if missed else "")
-    are = "is" if len(near) == 1 else "are"
-    words = [f"{' and '.join(filter(None, parts))} it, but {are} close to the limit"] if near else []
+    words = [f"{' and '.join(filter(None, parts))} it {_by_how_much(near)}"] if near else []
     words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
     return "".join(f"{said}; " for said in words)
+
+
+def _by_how_much(levels: Sequence[SearchedLevel]) -> str:
+    """`by 9 %`, `by up to 12 %`: how far these levels are from the limit."""
+    rooms = [abs(level.room) for level in levels if level.room is not None]
+    if len(rooms) < len(levels):
+        return "by little"
+    most = percent(max(rooms)) if max(rooms) >= 0.01 else "less than 1 %"
+    return f"by {'up to ' if len(rooms) > 1 and max(rooms) >= 0.01 else ''}{most}"
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
@@ -180,8 +189,10 @@ def _point(summary: Summary, c: int | None, slo: Slo | None) -> AnswerPoint | No
     level = next((level for level in summary.levels if level.c == c and level.rate is None and level.ok), None)
     if level is None:
         return None
+    slots = summary.scaling.reported_slots if summary.scaling else None
     point = AnswerPoint(
         c=level.c,
+        at_once=slots.total if slots and slots.total < level.c else None,
         ttft_s=level.shown_ttft_s.median,
         ttft_p90_s=level.shown_ttft_s.p90,
         ttft_max_s=level.shown_ttft_s.max,

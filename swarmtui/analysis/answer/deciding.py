@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow
-from swarmtui.analysis.compare.change import EachAgent, ServerChange
+from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.numbers import seconds
 
 
 def _change(facts: AnswerFacts) -> ServerChange:
@@ -45,21 +46,18 @@ def _no_difference(facts: AnswerFacts) -> bool:
     return _change(facts).same or _is_open(facts)
 
 
-def _each(facts: AnswerFacts, word: EachAgent) -> bool:
-    """Whether each agent is faster, or slower, since a change without a known difference in agents."""
-    return _no_difference(facts) and _change(facts).each == word
-
-
-def _faster_before(facts: AnswerFacts) -> str:
+def _better_side(facts: AnswerFacts) -> str:
+    """Name the side with the shorter answers: `--parallel 2, as a whole answer takes 1.37 s instead of 1.90 s`"""
     found = _change(facts)
-    if not found.before:
-        return "take the change back: each agent was faster without it, and no more agents show with it"
-    return f"go back to {found.before}: each agent is faster with it, and {found.after} does not show more agents"
+    assert found.answers_s is not None
+    before, after = found.answers_s
+    side = (found.before or "the server as it was") if before < after else (found.after or "the change")
+    return f"{side}, as a whole answer takes {seconds(min(before, after))} instead of {seconds(max(before, after))}"
 
 
-def _faster_now(facts: AnswerFacts) -> str:
-    keep = _change(facts).after or "the change"
-    return f"keep {keep}: each agent is faster with it, and no fewer agents show"
+def _is_faster_before(facts: AnswerFacts) -> bool:
+    before, after = _change(facts).answers_s or (0.0, 0.0)
+    return before < after
 
 
 def _either(facts: AnswerFacts) -> str:
@@ -79,9 +77,14 @@ DECIDING = (
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
-    AnswerRow("change", "faster_before", ("change",), lambda f: _each(f, "slower"), _faster_before,
-        lambda f: _change(f).before),
-    AnswerRow("change", "faster_now", ("change",), lambda f: _each(f, "faster"), _faster_now),
+    AnswerRow("change", "meanwhile", ("change",), lambda f: _is_open(f) and _change(f).answers_s is not None
+        and bool(_change(f).longer_command),
+        lambda f: f"use {_better_side(f)}; a surer search of each decides (some minutes each)",
+        lambda f: _change(f).longer_command),
+    AnswerRow("change", "faster_before", ("change",), lambda f: _no_difference(f) and _is_faster_before(f),
+        lambda f: f"go back to {_better_side(f)}: no difference in agents shows", lambda f: _change(f).before),
+    AnswerRow("change", "faster_now", ("change",), lambda f: _no_difference(f) and _change(f).answers_s is not None,
+        lambda f: f"keep {_better_side(f)}: no difference in agents shows"),
     AnswerRow("change", "longer_searches", ("change",), lambda f: _is_open(f) and _change(f).apart > 1
         and bool(_change(f).longer_command), _longer_searches, lambda f: _change(f).longer_command),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),

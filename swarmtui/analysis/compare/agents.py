@@ -186,6 +186,6 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
     if reason == "open_range":
         return f"no upper limit was found {'before' if a.high is None else 'now'}: {a.range} before, {b.range} now"
     if reason == "equal":
-        return f"repeats of a search differ by up to {repeats}"
+        return f"two searches of one server may differ by {repeats}"
     apart = f"{count_noun(abs(b.agents - a.agents), 'agent')} apart"
-    return f"{'' if reason == 'beyond_repeats' else 'only '}{apart}; repeats of a search differ by up to {repeats}"
+    return f"{'' if reason == 'beyond_repeats' else 'only '}{apart}; two searches of one server may differ by {repeats}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import SURE, AgentsChange
@@ -18,16 +17,14 @@ from swarmtui.model.session import Summary
 # Lines of measurement quality that are about other programs on the host, or on its hypervisor.
 _HOST = ("host_pressure", "host_steal")
 
-EachAgent = Literal["faster", "slower"]
-
 
 class ServerChange(Stored, frozen=True, kw_only=True):
     """A change of a server, in the order of time, by the capacities before and after it.
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
     that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
-    `each` is what every agent with as many of them is now, if that is no chance, and answers and first tokens do not
-    say the opposite. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
+    `answers_s` are the times of whole answers with as many agents, if they and the rate of each agent differ by more
+    than chance. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
     `search_s`; `command` repeats the newer one, `older_command` the older one, of an `embedded` simulator with its
     flags, and `longer_command` makes a surer one, empty if both are sure.
     """
@@ -39,7 +36,7 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     worse: bool = False
     same: bool = False
     no_limit: bool = False
-    each: EachAgent | None = None
+    answers_s: tuple[float, float] | None = None
     repeat_before: bool = False
     repeat_after: bool = False
     busy: bool = False
@@ -55,11 +52,9 @@ class ServerChange(Stored, frozen=True, kw_only=True):
 
 
 def server_change(
-    older: Summary, newer: Summary, found: AgentsChange, each: EachAgent | None, *, swapped: bool
+    older: Summary, newer: Summary, found: AgentsChange, answers_s: tuple[float, float] | None, *, swapped: bool
 ) -> ServerChange:
     """Return the change from the older session to the newer one; if `swapped`, it was compared the other way round."""
-    if swapped and each:
-        each = "slower" if each == "faster" else "faster"
     flags = flag_differences(older, newer)
     before, after = options_text(flags, "before"), options_text(flags, "after")
     if not (before and after):
@@ -76,7 +71,7 @@ def server_change(
         worse=found.word == ("more agents" if swapped else "fewer agents"),
         same=found.word == "same",
         no_limit=found.reason == "no_limit",
-        each=each,
+        answers_s=answers_s[::-1] if swapped and answers_s else answers_s,
         repeat_before=bool(doubts_of(older)),
         repeat_after=bool(doubts_of(newer)),
         busy=_was_busy((older, newer)),

@@ -10,7 +10,7 @@ from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
-from swarmtui.analysis.compare.change import EachAgent, server_change
+from swarmtui.analysis.compare.change import server_change
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -23,7 +23,7 @@ from swarmtui.analysis.compare.differences import (
     session_differences,
 )
 from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
-from swarmtui.analysis.compare.levels import TIMES, BothLevels, ComparisonRow, level_evidence, level_rows
+from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
 from swarmtui.analysis.compare.sides import doubts_of, left_out, level_doubts, side_doubts, since_text, turn_notes
@@ -38,7 +38,7 @@ from swarmtui.numbers import percent, signed_percent
 
 # One agent alone that is this much faster or slower with other slots shows that the machine was not the same.
 _MACHINE_CHANGED = 0.2
-# Times that differ by less than this share do not weigh against agents that are faster or slower.
+# Whole answers that differ by less than this share take as long.
 _SAME_TIME = 0.1
 
 
@@ -159,7 +159,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
     if agents and not unchanged:
-        change = server_change(a if newer is b else b, newer, agents, _each_agent(rows, headline), swapped=newer is a)
+        change = server_change(a if newer is b else b, newer, agents, _answer_times(rows, headline), swapped=newer is a)
         steps = decide_first(change, steps)
     return Pair(
         a=a.session.id,
@@ -223,13 +223,15 @@ def _notes(a: Summary, b: Summary) -> Findings:
     return tuple(Finding(code=code, text=text) for code, text in found)
 
 
-def _each_agent(rows: Sequence[ComparisonRow], headline: Level | None) -> EachAgent | None:
-    """Return whether each agent is faster or slower with the same load; null if its answers or first tokens are not."""
+def _answer_times(rows: Sequence[ComparisonRow], headline: Level | None) -> tuple[float, float] | None:
+    """Return the seconds of whole answers with the same load; null unless each agent likely is as much faster, too."""
     at = {row.figure: row for row in rows if headline is not None and row.key == headline.key}
-    each = at["per_stream_tps"].likely if "per_stream_tps" in at else None
-    better = -1.0 if each == "faster" else 1.0
-    times = (at[figure].change for figure in TIMES if figure in at)
-    return None if any(better * (change or 0.0) < -_SAME_TIME for change in times) else each
+    each, whole = at.get("per_stream_tps"), at.get("e2e_s")
+    if each is None or each.likely is None or whole is None or not whole.before or not whole.after:
+        return None
+    longer = whole.after / whole.before - 1.0
+    agrees = longer >= _SAME_TIME if each.likely == "slower" else longer <= -_SAME_TIME
+    return (whole.before, whole.after) if agrees else None
 
 
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
