@@ -125,7 +125,8 @@ def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     With few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
     beside the table of levels, which has that count and medians, but no lengths of answers.
     """
-    parts = [f"{rate(point.out_tps, point.half_width)} tok/s in total" if point.out_tps is not None else ""]
+    total = "" if brief else " in total"
+    parts = [f"{rate(point.out_tps, point.half_width)} tok/s{total}" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         each = rate(point.per_stream_tps, point.half_width)
         parts.append(f"{each} {'' if parts[0] else 'tok/s '}{'each' if brief else 'per agent while'} writing")

@@ -86,7 +86,7 @@ def test_the_mean_length_of_answers_is_said_where_it_is_known() -> None:
     point = AnswerPoint(c=3, ttft_s=0.9, tokens_out=11.7, per_stream_tps=164.0, out_tps=195.0)
     said = "195 tok/s in total, 164 per agent while writing; first token 900 ms (median); answers of 12 tokens"
     assert point_text(point) == said
-    assert point_text(point, brief=True) == "195 tok/s in total, 164 each writing; answers of 12 tokens"
+    assert point_text(point, brief=True) == "195 tok/s, 164 each writing; answers of 12 tokens"
     assert point_text(msgspec.structs.replace(point, tokens_out=1.2)).endswith("; answers of 1 token")
     assert "answers" not in point_text(msgspec.structs.replace(point, tokens_out=None))
 

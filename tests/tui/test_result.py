@@ -81,7 +81,7 @@ def test_result_answers_first_then_says_why_what_to_try_and_how_sure_it_is() -> 
     assert [line[1:7] for line in lines[:3]] == [" ┓ ┏━┓", " ┃ ┣━┫", "╺┻╸┗━┛"] and lines[2][7:14] == " agents"
     text = " ".join(" ".join(lines).split())
     said = (
-        "18 agents (17–19), 80 % sure", "Compared C=4: 25.6 % faster", "At 18 573 tok/s in total, 36.0 each writing",
+        "18 agents (17–19), 80 % sure", "Compared C=4: 25.6 % faster", "At 18 573 tok/s, 36.0 each writing",
         "Why no more at 20 agents",
         "Try next more slots: about 30 agents", "vllm serve m --max-num-seqs 32", "▼4",
     )  # fmt: skip
@@ -118,7 +118,7 @@ async def test_the_whole_result_is_seen_at_once_above_the_others(size: tuple[int
         assert others and all(panel.region.y >= result.region.bottom for panel in others)
         assert len(result.lines) == result.region.height - 2, "no line is blank, and none has to be scrolled to"
         shown = " ".join(re.sub("[┃│]", " ", screen_text(app)).split())
-        said = ["● quality ok", "18 agents (17–19)", "573 tok/s in total", "Why no more", "(31 % used)", "Try next"]
+        said = ["● quality ok", "18 agents (17–19)", "573 tok/s", "Why no more", "(31 % used)", "Try next"]
         assert all(part in shown for part in [*said, "(prediction)", "(24.9 to 26.3)"]), screen_text(app)
         assert "█" in shown or size == (80, 24)
         assert ("[1] curve" in shown) == (size != (80, 24))
@@ -177,7 +177,7 @@ async def test_a_narrow_result_leaves_out_what_the_levels_and_panel_6_say() -> N
     narrow, wide = (" ".join(result_text(shown, None, width=width).split()) for width in (78, 118))
     assert said in wide and "per agent while writing" in wide and "within 2 s in 17 of 17" in wide
     assert "the host was busy with bash serve.sh" in narrow and "(0.6 cores)" in narrow and "pid" not in narrow
-    assert "573 tok/s in total, 36.0 each writing; median first token 1.50 s Why" in narrow
+    assert "573 tok/s, 36.0 each writing; median first token 1.50 s Why" in narrow
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -214,7 +214,7 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
         said = (
             "20 agents, perhaps up to 21,",
             "Compared --parallel 4 → 8",
-            "At 18 573 tok/s in total",
+            "At 18 573 tok/s",
             "Why no more",
             "Try next",
             "(prediction)",
