@@ -104,7 +104,8 @@ class Spread(Stored, frozen=True, kw_only=True):
             return self.p50
         if self.n < 3 or self.min is None or self.max is None:
             return self.mean if self.n < 3 else None
-        return (self.n * self.mean - self.min - self.max) / (self.n - 2)
+        # To the nanosecond: the sum of a time that is exactly the limit may be above it by rounding.
+        return round((self.n * self.mean - self.min - self.max) / (self.n - 2), 9)
 
 
 class RateSummary(Stored, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from swarmtui.analysis.levels.figures import level_figures
@@ -406,6 +406,7 @@ def test_the_first_tokens_of_a_verdict_are_those_of_the_requests_that_it_counts(
     st.lists(st.integers(1, 100), max_size=40),
     st.lists(st.integers(1, 100), max_size=40),
 )
+@example(came=[1, 50, 58], waited=[])
 def test_no_median_contradicts_the_count_of_a_verdict(came: list[int], waited: list[int]) -> None:
     """A median is within the limit only if at least half of the requests are."""
     requests = [request(0, [ttft, ttft + 10]) for ttft in came]
