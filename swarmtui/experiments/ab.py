@@ -9,7 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from swarmtui.analysis.compare.differences import comparison_refusals, describe_command_changes, describe_flag_changes
+from swarmtui.analysis.compare.differences import (
+    Difference,
+    command_changes,
+    comparison_refusals,
+    named_changes,
+    side_text,
+)
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, Decision, evaluate, interleaved_sides
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.machine.by_level import level_counters
@@ -96,7 +102,7 @@ class AbRunner(Runner[AbTest]):
             endpoints=(launch.url if launch else test.target(side),),
             # Each run has another seed, so that no run finds its prompts in the server's prefix cache.
             plan=msgspec.structs.replace(plan, seed=plan.seed + index, agent_header=header),
-            label=self.request.label or f"{side} of {changed_sides(without_secrets(test))}",
+            label=self.request.label or side_name(without_secrets(test), side),
         )
         return Trial(Start(side=side), f"run {index + 1}: {side}", f"{index + 1}-{side}.log", request, launch)
 
@@ -175,13 +181,26 @@ def changed_sides(test: AbTest) -> str:
         return f"agent header: {test.agent_header}"
     if test.aa:
         return f"{test.a} against itself"
+    if not (is_command(test.a) and is_command(test.b)) and test.a.partition("?")[0] != test.b.partition("?")[0]:
+        return f"{test.a} → {test.b}"
+    return ", ".join(map(str, _changes(test))) or "no change"
+
+
+def side_name(test: AbTest, side: Side) -> str:
+    """Name a side by what the other one has not: `B: --parallel 4`"""
+    said = side_text(_changes(test), "before" if side == "A" else "after")
+    return f"{side}: {said or changed_sides(test)}"
+
+
+def _changes(test: AbTest) -> Sequence[Difference]:
+    """Return the flags that differ between two commands, or between two settings of a simulator."""
+    if test.agent_header or test.aa:
+        return ()
     if is_command(test.a) and is_command(test.b):
-        return describe_command_changes(test.a, test.b)
+        return command_changes(test.a, test.b)
     (a, _, before), (b, _, after) = test.a.partition("?"), test.b.partition("?")
-    if a == b:  # two settings of a simulator
-        sides = [dict(part.split("=", 1) for part in text.split("&") if "=" in part) for text in (before, after)]
-        return describe_flag_changes(*sides) or "no change"
-    return f"{test.a} → {test.b}"
+    sides = [dict(part.split("=", 1) for part in text.split("&") if "=" in part) for text in (before, after)]
+    return named_changes(*sides) if a == b else ()
 
 
 def log_entry(result: AbResult) -> LoggedChange | None:

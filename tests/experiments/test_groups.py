@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from swarmtui.experiments.ab import changed_sides
+from swarmtui.experiments.ab import changed_sides, side_name
 from swarmtui.experiments.groups import (
     Entry,
     SessionGroup,
@@ -67,6 +67,15 @@ def test_two_settings_of_a_simulator_are_named_by_what_differs() -> None:
         "--slots 2 → 4"
     )
     assert changed_sides(AbTest(name="x", a="http://a:1", b="http://a:2")) == "http://a:1 → http://a:2"
+
+
+def test_each_side_of_an_ab_test_is_named_by_what_the_other_has_not() -> None:
+    commands = AbTest(name="x", a="llama-server -m m --parallel 2", b="llama-server -m m --parallel 4 --flash-attn")
+    assert side_name(commands, "A") == "A: --parallel 2, no --flash-attn"
+    assert side_name(commands, "B") == "B: --parallel 4, --flash-attn"
+    simulators = AbTest(name="x", a="sim:moe-tp1", b="sim:moe-tp1?prefill_tps=2000")
+    assert [side_name(simulators, side) for side in ("A", "B")] == ["A: no --prefill_tps", "B: --prefill_tps 2000"]
+    assert side_name(AbTest(name="x", a="http://a:1", b="http://a:2"), "B") == "B: http://a:1 → http://a:2"
 
 
 def test_columns_that_do_not_differ_are_named_once() -> None:

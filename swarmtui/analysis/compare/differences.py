@@ -69,15 +69,22 @@ def parse_flags(text: str) -> dict[str, str]:
 
 def describe_command_changes(before: str, after: str) -> str:
     """Describe the flags that differ between two commands."""
-    changes = _mapped(parse_flags(before), parse_flags(after), "flag", "command")
-    return ", ".join(map(str, changes)) or "no change"
+    return ", ".join(map(str, command_changes(before, after))) or "no change"
+
+
+def command_changes(before: str, after: str) -> Sequence[Difference]:
+    return _mapped(parse_flags(before), parse_flags(after), "flag", "command")
 
 
 def describe_flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     """Describe the flags that differ, `--parallel 2 → 4`; empty if none does, or only those of the process."""
+    return ", ".join(map(str, named_changes(before, after)))
+
+
+def named_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
+    """List the flags that differ, named as on the command line."""
     changes = _flag_changes(before, after)
-    named = (Difference(what=option_name(found.what), before=found.before, after=found.after) for found in changes)
-    return ", ".join(map(str, named))
+    return [Difference(what=option_name(found.what), before=found.before, after=found.after) for found in changes]
 
 
 def _flag_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Difference, ...]:
@@ -105,6 +112,12 @@ def options_text(flags: Sequence[Difference], side: Literal["before", "after"]) 
     """Return the flags of a side as on the command line, `--parallel 2`; empty if one of them is not there."""
     values = [(option_name(flag.what), flag.before if side == "before" else flag.after) for flag in flags]
     return " ".join(f"{name} {value}" for name, value in values) if all(value for _, value in values) else ""
+
+
+def side_text(changes: Sequence[Difference], side: Literal["before", "after"]) -> str:
+    """Return all that differs about a side: `--parallel 2`, or `no --flash-attn` for a flag of the other one alone."""
+    values = [(found.what, found.before if side == "before" else found.after) for found in changes]
+    return ", ".join(f"no {name}" if value is None else f"{name} {value}".rstrip() for name, value in values)
 
 
 def comparable_flags(
