@@ -21,7 +21,8 @@ from swarmtui.analysis.capacity.marks import LevelMarks
 from swarmtui.model.findings import Finding
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import SessionData, comparison_charts, curve_charts
-from swarmtui.report.dot_chart import ACROSS, UP, DotGrid, paint_charts
+from swarmtui.report.dot_chart import paint_charts
+from swarmtui.report.dot_grid import ACROSS, UP, DotGrid
 from swarmtui.report.scales import TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import Code
 from tests.analysis.level_builders import level, summary
