@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from swarmtui.numbers import short
-from swarmtui.report.chart import Chart, ChartSeries, Points, labelled_xs, series_intervals
+from swarmtui.report.chart import Boundary, Chart, ChartSeries, Points, labelled_xs, series_intervals
 from swarmtui.report.dot_grid import ACROSS, UP, Dot, DotGrid, Line
 from swarmtui.report.scales import Axis, TickLabel, axis_with_limit, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
@@ -40,8 +40,10 @@ _SAMPLES = {"solid": "──", "dotted": "⠂⠂", "dashed": "╌╌", "sparse":
 _MARK_STYLES: dict[Code, str] = {
     "best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "unknown": "warn", "failed": "bad",
 }  # fmt: skip
-# Where the SLO is missed has its name beside the boundary.
+# What an SLO says of levels has its name beside the boundary, if there is one.
 _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff", "unknown": "not sure"}
+# What is before the boundary, within it and past it: in a word, or as a sign where there is no room.
+_KEPT, _OPEN, _MISSED = ("kept ", "✓ "), (" not sure ", "not sure", " ? ", "?"), (" missed ", " ✖ ")
 
 
 class _Frame(NamedTuple):
@@ -186,7 +188,7 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
     numbered = list(zip(chart.series, _numbers(chart), strict=True))[::-1]
     # The first series is the one that counts, and covers the others; what it is compared with is behind all.
     for series, number in sorted(numbered, key=lambda pair: pair[0].counts):
-        _draw_series(frame, series, number)
+        _draw_series(frame, series, number, named=chart.boundary is None)
     for column in map(frame.column, chart.planned):
         if grid.is_free(column, 0):
             grid.put(column, 0, "╵", "frame")
@@ -196,7 +198,7 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
 
 def _tint_curve(frame: _Frame, chart: Chart) -> None:
     """Tint the area below the curve that counts, up to the boundary of the SLO: what is kept is seen at a glance."""
-    until = frame.grid.width if chart.boundary is None else _boundary_column(frame, chart.boundary)
+    until = frame.grid.width if chart.boundary is None else _boundary_columns(frame, chart.boundary)[0]
     if curve := chart.main_curve:
         for start, end in pairwise(frame.dot(x, y) for x, y in curve.points):
             frame.grid.tint_below(start, end, until, curve.hue)
@@ -213,7 +215,7 @@ def _draw_intervals(frame: _Frame, series: ChartSeries) -> None:
         frame.grid.line(frame.dot(x, low), frame.dot(x, high), f"{series.hue}1")
 
 
-def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
+def _draw_series(frame: _Frame, series: ChartSeries, number: int, *, named: bool) -> None:
     pointed = series.stroke in ("line", "points")
     marked = dict(series.marks)
     sparse = series.stroke == "points" or len(series.points) * _PER_POINT <= frame.grid.width
@@ -236,7 +238,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
         if code in _MARK_STYLES:
             style = _MARK_STYLES[code] if series.counts else series.hue
             frame.grid.put(*cell, MARKS[code], style)
-            if series.counts:
+            if series.counts and named:
                 _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), style)
         elif x in series.hollow:
             frame.grid.put(*cell, _HOLLOW, series.hue)
@@ -256,21 +258,43 @@ def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> No
             return
 
 
-def _boundary_column(frame: _Frame, boundary: tuple[float, float]) -> int:
-    kept, missed = (frame.column(x) for x in boundary)
-    return (kept + missed + 1) // 2
+def _boundary_columns(frame: _Frame, boundary: Boundary) -> list[int]:
+    """Return the columns of its lines; a line that has no column for itself is where the levels past it begin."""
+    edges = [edge for edge in (boundary.kept, boundary.missed) if edge is not None]
+    return sorted({(frame.column(left) + frame.column(right) + 1) // 2 for left, right in edges})
 
 
-def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool) -> None:
-    grid, column = frame.grid, _boundary_column(frame, boundary)
-    for row in range(grid.height):
-        if grid.is_free(column, row):
-            grid.put(column, row, "┊", "good")
-    for row in reversed(range(grid.height)):
-        if named and grid.is_free(column - 5, row, 5) and grid.is_free(column + 1, row, 7):
-            grid.put(column - 5, row, "kept", "good")
-            grid.put(column + 2, row, "missed", "bad")
-            return
+def _draw_boundary(frame: _Frame, boundary: Boundary, *, named: bool) -> None:
+    grid, columns = frame.grid, _boundary_columns(frame, boundary)
+    for column, hue in zip(columns, ("good", "bad"), strict=False):
+        for row in range(grid.height):
+            if grid.is_free(column, row):
+                grid.put(column, row, "┊", hue)
+    if named:
+        past = (_OPEN, "warn") if boundary.missed is None else (_MISSED, "bad")
+        rows = {row: _boundary_names(grid, columns, row, *past) for row in reversed(range(grid.height))}
+        # The highest of the rows with the longest names.
+        row = max(rows, key=lambda at: sum(len(text) for _, text, _ in rows[at]))
+        for column, text, hue in rows[row]:
+            grid.put(column, row, text, hue)
+
+
+def _boundary_names(
+    grid: DotGrid, columns: Sequence[int], row: int, past: Sequence[str], past_hue: str
+) -> list[tuple[int, str, str]]:
+    """Return the longest names that have room in a row, with their columns and hues; none unless all have room."""
+    first, last = columns[0], columns[-1]
+    places = [
+        [(first - len(text), text, "good") for text in _KEPT],
+        [(last + 1, text, past_hue) for text in past],
+    ]
+    if between := max(0, last - first - 1):
+        places.append(
+            [(first + 1 + (between - len(text)) // 2, text, "warn") for text in _OPEN if len(text) <= between]
+        )
+    free = ([one for one in versions if grid.is_free(one[0], row, len(one[1]))] for versions in places)
+    found = [versions[:1] for versions in free]
+    return [one for (one,) in found] if all(found) else []
 
 
 # words
@@ -337,7 +361,7 @@ def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Li
     is_level, labelled = first.kind == "levels", labelled_xs(charts)
     measured = {x for chart in charts for series in chart.series for x, _ in series.points}
     labels = [label for label in labels if not is_level or label.value in labelled]
-    for label in visible_ticks(labels, first.marked_xs):
+    for label in visible_ticks(labels, first.important_xs):
         text = texts[label.value]
         style = "" if not is_level or label.value in measured else "dim"
         frame.grid.put(int(label.centre - (len(text) - 1) / 2), 0, text, style)
