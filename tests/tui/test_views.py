@@ -37,7 +37,7 @@ from swarmtui.tui.lines import cell_width, scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import HeaderPanel, header_view, phase, status_line
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
-from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
+from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, LevelsPanel, level_now, levels_view
 from swarmtui.tui.live.machine import MachinePanel, MachineView
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.screen import LiveScreen
@@ -644,6 +644,15 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
         table = screen_text(app).partition("[4] levels")[2]
         assert "of 12, all" in table and ("all, 12 remarks: press 4 twice" in table) == named
         assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
+
+
+def test_the_columns_are_explained_where_most_of_them_have_room() -> None:
+    panel, shown = LevelsPanel(), []
+    panel.view = levels_view([level(c, tps=10.0 * c) for c in (1, 2, 4)])
+    for height in range(5, 16):
+        lines = ["".join(text for text, _ in line) for line in panel.draw(100, height)]
+        shown.append(sum(f"{name}: " in " ".join(lines) for name in ("tok/s", "per agent", "TTFT", "scaling")))
+    assert shown[0] == 0 and shown[-1] == 4 and 1 not in shown, shown
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])

@@ -319,8 +319,8 @@ def _meanings(table: Table, width: int) -> list[str]:
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
-    """As many sentences about the columns as have room."""
-    for end in range(len(sentences), 0, -1):
+    """As many sentences about the columns as have room; none where most have none: a few alone look like a remark."""
+    for end in range(len(sentences), len(sentences) // 2, -1):
         lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
         if len(lines) <= room:
             return lines
