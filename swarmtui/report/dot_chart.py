@@ -356,13 +356,13 @@ def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Li
     texts = dict(first.ticks) or {tick: f"{tick:g}" for tick in along.ticks}
     labels = []
     for at, text in texts.items():
-        room = frame.grid.width - 1 - len(text) / 2
-        labels.append(TickLabel(at, min(frame.column(at) + 0.5, room), len(text)))
+        start = min(frame.column(at) - (len(text) - 1) // 2, frame.grid.width - 1 - len(text))
+        labels.append(TickLabel(at, start + len(text) / 2, len(text)))
     is_level, labelled = first.kind == "levels", labelled_xs(charts)
     measured = {x for chart in charts for series in chart.series for x, _ in series.points}
     labels = [label for label in labels if not is_level or label.value in labelled]
     for label in visible_ticks(labels, first.important_xs):
         text = texts[label.value]
         style = "" if not is_level or label.value in measured else "dim"
-        frame.grid.put(int(label.centre - (len(text) - 1) / 2), 0, text, style)
+        frame.grid.put(int(label.centre - label.width / 2), 0, text, style)
     return [(f"{truncate(first.x, left) if is_level else '':>{left}} ", "dim"), *frame.grid.lines()[0]]
