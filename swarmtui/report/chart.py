@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from swarmtui.report.colours import Hue
@@ -46,13 +47,28 @@ class ChartSeries(NamedTuple):
         return self.hue != "dim"
 
 
+class Boundary(NamedTuple):
+    """Two neighbouring levels between which what keeps the SLO ends, and two between which what misses it begins.
+
+    They are the same unless it is not sure of levels between them; `missed` is null if it is of all above.
+    """
+
+    kept: tuple[float, float]
+    missed: tuple[float, float] | None
+
+
+def boundary_of(kept: float, missed: float | None, levels: Iterable[float]) -> Boundary | None:
+    """Return the boundary between the last level that is kept and the first that is missed; None without a level."""
+    edges = list(pairwise(sorted({kept, *(x for x in levels if x > kept)})))
+    return Boundary(edges[0], next((edge for edge in edges if edge[1] == missed), None)) if edges else None
+
+
 class Chart(NamedTuple):
     """A chart. `levels`: x is C or a rate; `time`: x is a time; `xy`: both are measured; `bars`: one bar per label.
 
     `marks` are positions on a time axis with the name of what starts there, `ticks` the labels of x if they are not the
-    numbers themselves. `planned` are levels that are not measured yet. `boundary` are the last level that keeps the SLO
-    and the first that misses it. Unless `linear`, as percentages are, a wide range of y is drawn logarithmically. y
-    begins at 0 if `from_zero`.
+    numbers themselves. `planned` are levels that are not measured yet. `boundary` is that of the SLO. Unless `linear`,
+    as percentages are, a wide range of y is drawn logarithmically. y begins at 0 if `from_zero`.
     """
 
     name: str
@@ -68,7 +84,7 @@ class Chart(NamedTuple):
     from_zero: bool = True
     ticks: Marks = ()
     planned: tuple[float, ...] = ()
-    boundary: tuple[float, float] | None = None
+    boundary: Boundary | None = None
 
     @property
     def hue(self) -> str:
@@ -93,10 +109,17 @@ class Chart(NamedTuple):
         return (*self.planned, *(x for series in own for x, _ in series.points))
 
     @property
-    def marked_xs(self) -> tuple[float, ...]:
-        """The x of points that are marked, first those of what is measured."""
+    def important_xs(self) -> tuple[float, ...]:
+        """The x to be labelled first: both ends of the boundary, those beside it, and marked points.
+
+        Of these come first those of what is measured.
+        """
         ordered = sorted(self.series, key=lambda series: not series.counts)
-        return tuple(x for series in ordered for x, _ in series.marks)
+        marked = tuple(x for series in ordered for x, _ in series.marks)
+        if self.boundary is None:
+            return marked
+        (kept, after), missed = self.boundary
+        return (kept, *(missed or ())[::-1], after, *marked)
 
     @property
     def ys(self) -> tuple[float, ...]:

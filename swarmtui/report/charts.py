@@ -16,7 +16,7 @@ from swarmtui.model.plan import is_open_loop
 from swarmtui.model.record import Record
 from swarmtui.model.session import Level, Summary
 from swarmtui.model.telemetry import Gpu, Telemetry
-from swarmtui.report.chart import MOST_ABOVE, Chart, ChartHue, ChartSeries, Marks, Points
+from swarmtui.report.chart import MOST_ABOVE, Chart, ChartHue, ChartSeries, Marks, Points, boundary_of
 from swarmtui.report.colours import Hue
 from swarmtui.report.levels import mark_code
 
@@ -107,8 +107,8 @@ def curve_charts(
     measured = {level.offered_load for level in (*levels, *provisional)}
     missing = tuple(sorted(float(load) for load in planned if load not in measured))
     boundary = None
-    if marks.by_slo and not marks.doubted and marks.best is not None and marks.past is not None:
-        boundary = marks.best, marks.past
+    if marks.by_slo and marks.best is not None and marks.past is not None:
+        boundary = boundary_of(marks.best, marks.missed, (*measured, *missing))
     return upper._replace(planned=missing, boundary=boundary), lower._replace(planned=missing, boundary=boundary)
 
 

@@ -5,122 +5,16 @@ The charts share their x axis. Every chart has a y axis of its own, and no chart
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from swarmtui.numbers import short
-from swarmtui.report.chart import Chart, ChartSeries, Points, labelled_xs, series_intervals
+from swarmtui.report.chart import Boundary, Chart, ChartSeries, Points, labelled_xs, series_intervals
+from swarmtui.report.dot_grid import ACROSS, UP, Dot, DotGrid, Line
 from swarmtui.report.scales import Axis, TickLabel, axis_with_limit, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import MARKS, Code
 from swarmtui.text import brief_flags, display_width, sanitize, truncate
-
-Span = tuple[str, str]
-Line = list[Span]
-Dot = tuple[int, int]
-
-ACROSS, UP = 2, 4
-_BLANK = 0x2800
-# The bit of each dot: by its column, from the lowest row up.
-_BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-
-
-class DotGrid:
-    """Columns count from the left; rows of cells and of dots count from the bottom.
-
-    A cell shows what was drawn there last, of that style only: lines that cross stay apart. A tinted cell has that
-    background: its style is "STYLE on HUE", or "on HUE" if it is empty.
-    """
-
-    def __init__(self, width: int, height: int) -> None:
-        self.width, self.height = width, height
-        self._dots: dict[Dot, tuple[int, str]] = {}
-        self._texts: dict[Dot, Span] = {}
-        self._tints: dict[Dot, str] = {}
-
-    def dot(self, x: int, y: int, style: str) -> None:
-        """Draw a dot; one outside of the grid is left out."""
-        if 0 <= x < self.width * ACROSS and 0 <= y < self.height * UP:
-            cell = (x // ACROSS, y // UP)
-            before, drawn = self._dots.get(cell, (0, style))
-            self._dots[cell] = (_BITS[x % ACROSS][y % UP] | (before if drawn == style else 0), style)
-
-    def line(self, start: Dot, end: Dot, style: str, *, drawn: int = 1, of: int = 1) -> None:
-        """Draw a line: of `of` dots the first `drawn` ones, so that it is dotted or dashed."""
-        for number, (x, y) in enumerate(_between(start, end)):
-            if number % of < drawn:
-                self.dot(x, y, style)
-
-    def tint_below(self, start: Dot, end: Dot, until: int, hue: str) -> None:
-        """Tint the cells below a line, to the nearest edge, in the columns of cells before `until`."""
-        lowest: dict[int, int] = {}
-        for x, y in _between(start, end):
-            column = x // ACROSS
-            lowest[column] = min((y + UP // 2) // UP, lowest.get(column, self.height))
-        for column, top in lowest.items():
-            self._tints |= {(column, row): hue for row in range(top) if column < until}
-
-    def put(self, column: int, row: int, text: str, style: str) -> None:
-        """Write text over the dots, one cell for each character; what is outside of the grid is left out."""
-        for at, char in enumerate(text, column):
-            if 0 <= at < self.width and 0 <= row < self.height:
-                self._texts[at, row] = (char, style)
-
-    def is_free(self, column: int, row: int, width: int = 1, *, over: str | None = None) -> bool:
-        """Whether these cells are in the grid and have neither text nor dots, other than those of the style `over`."""
-        cells = [(at, row) for at in range(column, column + width)]
-        inside = column >= 0 and column + width <= self.width and 0 <= row < self.height
-        drawn = (cell for cell in cells if cell in self._dots and self._dots[cell][1] != over)
-        return inside and not any(drawn) and not any(cell in self._texts for cell in cells)
-
-    def lines(self) -> list[Line]:
-        """Return the lines from the top, with cells of one style as one span."""
-        rows = [[(" ", "")] * self.width for _ in range(self.height)]
-        for (column, row), (mask, style) in self._dots.items():
-            rows[row][column] = (chr(_BLANK + mask), style)
-        for (column, row), span in self._texts.items():
-            rows[row][column] = span
-        tints = [[self._tints.get((column, row), "") for column in range(self.width)] for row in range(self.height)]
-        return [_joined(row, hues) for row, hues in zip(reversed(rows), reversed(tints), strict=True)]
-
-
-def _joined(cells: list[Span], tints: list[str]) -> Line:
-    """Join cells of one style on one tint; blanks have any style."""
-    line: Line = []
-    texts: list[str] = []
-    style = tint = ""
-    for (text, wanted), wanted_tint in zip(cells, tints, strict=True):
-        if wanted_tint != tint or (wanted != style and text != " "):
-            if texts:
-                line.append(("".join(texts), _on(style, tint)))
-                texts = []
-            style, tint = wanted, wanted_tint
-        texts.append(text)
-    return [*line, ("".join(texts), _on(style, tint))]
-
-
-def _on(style: str, tint: str) -> str:
-    return f"{style} on {tint}".strip() if tint else style
-
-
-def _between(start: Dot, end: Dot) -> Iterator[Dot]:
-    """Yield the dots of a straight line, both ends included (Bresenham)."""
-    (x, y), (last_x, last_y) = start, end
-    across, up = abs(last_x - x), -abs(last_y - y)
-    right, rise = (1 if x < last_x else -1), (1 if y < last_y else -1)
-    error = across + up
-    while True:
-        yield x, y
-        if (x, y) == (last_x, last_y):
-            return
-        twice = 2 * error
-        if twice >= up:
-            error += up
-            x += right
-        if twice <= across:
-            error += across
-            y += rise
-
 
 # The least that shows something; a lower chart is given up first.
 SMALLEST = (24, 4)
@@ -146,8 +40,10 @@ _SAMPLES = {"solid": "──", "dotted": "⠂⠂", "dashed": "╌╌", "sparse":
 _MARK_STYLES: dict[Code, str] = {
     "best": "good", "kept": "good", "cliff": "warn", "missed": "bad", "unknown": "warn", "failed": "bad",
 }  # fmt: skip
-# Where the SLO is missed has its name beside the boundary.
+# What an SLO says of levels has its name beside the boundary, if there is one.
 _MARK_NAMES: dict[Code, str] = {"best": "best", "cliff": "cliff", "unknown": "not sure"}
+# What is before the boundary, within it and past it: in a word, or as a sign where there is no room.
+_KEPT, _OPEN, _MISSED = ("kept ", "✓ "), (" not sure ", "not sure", " ? ", "?"), (" missed ", " ✖ ")
 
 
 class _Frame(NamedTuple):
@@ -292,7 +188,7 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
     numbered = list(zip(chart.series, _numbers(chart), strict=True))[::-1]
     # The first series is the one that counts, and covers the others; what it is compared with is behind all.
     for series, number in sorted(numbered, key=lambda pair: pair[0].counts):
-        _draw_series(frame, series, number)
+        _draw_series(frame, series, number, named=chart.boundary is None)
     for column in map(frame.column, chart.planned):
         if grid.is_free(column, 0):
             grid.put(column, 0, "╵", "frame")
@@ -302,7 +198,7 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
 
 def _tint_curve(frame: _Frame, chart: Chart) -> None:
     """Tint the area below the curve that counts, up to the boundary of the SLO: what is kept is seen at a glance."""
-    until = frame.grid.width if chart.boundary is None else _boundary_column(frame, chart.boundary)
+    until = frame.grid.width if chart.boundary is None else _boundary_columns(frame, chart.boundary)[0]
     if curve := chart.main_curve:
         for start, end in pairwise(frame.dot(x, y) for x, y in curve.points):
             frame.grid.tint_below(start, end, until, curve.hue)
@@ -319,7 +215,7 @@ def _draw_intervals(frame: _Frame, series: ChartSeries) -> None:
         frame.grid.line(frame.dot(x, low), frame.dot(x, high), f"{series.hue}1")
 
 
-def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
+def _draw_series(frame: _Frame, series: ChartSeries, number: int, *, named: bool) -> None:
     pointed = series.stroke in ("line", "points")
     marked = dict(series.marks)
     sparse = series.stroke == "points" or len(series.points) * _PER_POINT <= frame.grid.width
@@ -342,7 +238,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int) -> None:
         if code in _MARK_STYLES:
             style = _MARK_STYLES[code] if series.counts else series.hue
             frame.grid.put(*cell, MARKS[code], style)
-            if series.counts:
+            if series.counts and named:
                 _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), style)
         elif x in series.hollow:
             frame.grid.put(*cell, _HOLLOW, series.hue)
@@ -362,21 +258,43 @@ def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> No
             return
 
 
-def _boundary_column(frame: _Frame, boundary: tuple[float, float]) -> int:
-    kept, missed = (frame.column(x) for x in boundary)
-    return (kept + missed + 1) // 2
+def _boundary_columns(frame: _Frame, boundary: Boundary) -> list[int]:
+    """Return the columns of its lines; a line that has no column for itself is where the levels past it begin."""
+    edges = [edge for edge in (boundary.kept, boundary.missed) if edge is not None]
+    return sorted({(frame.column(left) + frame.column(right) + 1) // 2 for left, right in edges})
 
 
-def _draw_boundary(frame: _Frame, boundary: tuple[float, float], *, named: bool) -> None:
-    grid, column = frame.grid, _boundary_column(frame, boundary)
-    for row in range(grid.height):
-        if grid.is_free(column, row):
-            grid.put(column, row, "┊", "good")
-    for row in reversed(range(grid.height)):
-        if named and grid.is_free(column - 5, row, 5) and grid.is_free(column + 1, row, 7):
-            grid.put(column - 5, row, "kept", "good")
-            grid.put(column + 2, row, "missed", "bad")
-            return
+def _draw_boundary(frame: _Frame, boundary: Boundary, *, named: bool) -> None:
+    grid, columns = frame.grid, _boundary_columns(frame, boundary)
+    for column, hue in zip(columns, ("good", "bad"), strict=False):
+        for row in range(grid.height):
+            if grid.is_free(column, row):
+                grid.put(column, row, "┊", hue)
+    if named:
+        past = (_OPEN, "warn") if boundary.missed is None else (_MISSED, "bad")
+        rows = {row: _boundary_names(grid, columns, row, *past) for row in reversed(range(grid.height))}
+        # The highest of the rows with the longest names.
+        row = max(rows, key=lambda at: sum(len(text) for _, text, _ in rows[at]))
+        for column, text, hue in rows[row]:
+            grid.put(column, row, text, hue)
+
+
+def _boundary_names(
+    grid: DotGrid, columns: Sequence[int], row: int, past: Sequence[str], past_hue: str
+) -> list[tuple[int, str, str]]:
+    """Return the longest names that have room in a row, with their columns and hues; none unless all have room."""
+    first, last = columns[0], columns[-1]
+    places = [
+        [(first - len(text), text, "good") for text in _KEPT],
+        [(last + 1, text, past_hue) for text in past],
+    ]
+    if between := max(0, last - first - 1):
+        places.append(
+            [(first + 1 + (between - len(text)) // 2, text, "warn") for text in _OPEN if len(text) <= between]
+        )
+    free = ([one for one in versions if grid.is_free(one[0], row, len(one[1]))] for versions in places)
+    found = [versions[:1] for versions in free]
+    return [one for (one,) in found] if all(found) else []
 
 
 # words
@@ -438,13 +356,13 @@ def _x_labels(charts: Sequence[Chart], along: Axis, left: int, width: int) -> Li
     texts = dict(first.ticks) or {tick: f"{tick:g}" for tick in along.ticks}
     labels = []
     for at, text in texts.items():
-        room = frame.grid.width - 1 - len(text) / 2
-        labels.append(TickLabel(at, min(frame.column(at) + 0.5, room), len(text)))
+        start = min(frame.column(at) - (len(text) - 1) // 2, frame.grid.width - 1 - len(text))
+        labels.append(TickLabel(at, start + len(text) / 2, len(text)))
     is_level, labelled = first.kind == "levels", labelled_xs(charts)
     measured = {x for chart in charts for series in chart.series for x, _ in series.points}
     labels = [label for label in labels if not is_level or label.value in labelled]
-    for label in visible_ticks(labels, first.marked_xs):
+    for label in visible_ticks(labels, first.important_xs):
         text = texts[label.value]
         style = "" if not is_level or label.value in measured else "dim"
-        frame.grid.put(int(label.centre - (len(text) - 1) / 2), 0, text, style)
+        frame.grid.put(int(label.centre - label.width / 2), 0, text, style)
     return [(f"{truncate(first.x, left) if is_level else '':>{left}} ", "dim"), *frame.grid.lines()[0]]

@@ -8,7 +8,7 @@ from math import floor, log10
 from typing import NamedTuple
 
 from swarmtui.numbers import short, significant
-from swarmtui.report.chart import Chart, ChartSeries, labelled_xs, series_intervals
+from swarmtui.report.chart import Boundary, Chart, ChartSeries, labelled_xs, series_intervals
 from swarmtui.report.colours import DARK, HUES, LIGHT, ColourTable
 from swarmtui.report.scales import Axis, TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import Code
@@ -30,6 +30,8 @@ _MARK_NAMES: dict[Code, str] = {
     "best": "best", "cliff": "cliff", "kept": "most agents", "missed": "past it", "unknown": "? not sure",
     "failed": "drift",
 }  # fmt: skip
+# What is between the levels that are kept and those that are missed.
+_OPEN = ("not sure", "?")
 _SHAPES = (
     "M{x0} {y}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "M{x} {y0}l5 4l-5 4l-5 -4Z", "M{x} {y0}l5 8h-10Z", "M{x0} {y0}h8v8h-8Z",
     "M{x} {y1}l5 -8h-10Z", "M{x0} {y0}l8 8m0 -8l-8 8",
@@ -94,6 +96,9 @@ class _Area(NamedTuple):
         room = self.width - _LEFT - self.right - 2 * self.inset
         return _LEFT + self.inset + self.along.share(value) * room
 
+    def middle(self, neighbours: tuple[float, float]) -> float:
+        return sum(map(self.x, neighbours)) / 2
+
     def y(self, value: float) -> float:
         return self.bottom - self.up.share(value) * (self.bottom - self.top)
 
@@ -112,7 +117,7 @@ def draw_stacked(
     """Draw charts one above the other over the same x axis; return their elements and their height."""
     xs = [*(x for chart in charts for x in chart.xs), *(x for x, _ in charts[0].marks)]
     along = level_axis(xs) if charts[0].kind == "levels" else value_axis(xs, 7)
-    important = [x for chart in charts for x in chart.marked_xs]
+    important = [x for chart in charts for x in chart.important_xs]
     named = labelled_xs(charts) if charts[0].kind == "levels" else along.ticks
     parts: list[str] = []
     below = 0.0
@@ -208,10 +213,10 @@ def _points(chart: Chart, series: ChartSeries, number: int, area: _Area) -> list
     return parts
 
 
-def _kept_area(curve: ChartSeries, boundary: tuple[float, float] | None, area: _Area) -> str:
+def _kept_area(curve: ChartSeries, boundary: Boundary | None, area: _Area) -> str:
     """Fill the area below a curve, up to the boundary of the SLO."""
     points = [(area.x(x), area.y(y)) for x, y in curve.points]
-    end = points[-1][0] if boundary is None else min(points[-1][0], sum(area.x(at) for at in boundary) / 2)
+    end = points[-1][0] if boundary is None else min(points[-1][0], area.middle(boundary.kept))
     shown = [point for point in points if point[0] <= end]
     after = next((point for point in points if point[0] > end), None)
     if shown and after:
@@ -221,14 +226,23 @@ def _kept_area(curve: ChartSeries, boundary: tuple[float, float] | None, area: _
     return f'<path d="M{points[0][0]:.1f} {area.bottom:.1f}L{top}V{area.bottom:.1f}Z" class="area {curve.hue}"/>'
 
 
-def _boundary(boundary: tuple[float, float], area: _Area, *, named: bool) -> str:
+def _boundary(boundary: Boundary, area: _Area, *, named: bool) -> str:
     """Draw the boundary of the SLO, with its names at the foot, where no values are."""
-    x = sum(area.x(at) for at in boundary) / 2
-    line = f'<path d="M{x:.1f} {area.top}V{area.bottom}" class="line good" stroke-dasharray="3 3"/>'
-    return line + named * (
-        f'<text x="{x - 6:.1f}" y="{area.bottom - 8:.1f}" text-anchor="end" class="good">kept</text>'
-        f'<text x="{x + 6:.1f}" y="{area.bottom - 8:.1f}" class="bad">missed</text>'
-    )
+    kept = area.middle(boundary.kept)
+    missed = kept if boundary.missed is None else area.middle(boundary.missed)
+    y = f'y="{area.bottom - 8:.1f}"'
+    past = f'class="queue">{_OPEN[0]}' if boundary.missed is None else 'class="bad">missed'
+    names = [
+        f'<text x="{kept - 6:.1f}" {y} text-anchor="end" class="good">kept</text>',
+        f'<text x="{missed + 6:.1f}" {y} {past}</text>',
+    ]
+    if words := next((text for text in _OPEN if _CHARACTER * len(text) <= missed - kept), ""):
+        names.append(f'<text x="{(kept + missed) / 2:.1f}" {y} text-anchor="middle" class="queue">{words}</text>')
+    lines = [
+        f'<path d="M{x:.1f} {area.top}V{area.bottom}" class="line {hue}" stroke-dasharray="3 3"/>'
+        for x, hue in {missed: "bad", kept: "good"}.items()
+    ]
+    return "".join((*lines, *(names if named else ())))
 
 
 def _findings(every: Sequence[ChartSeries], area: _Area, *, named: bool) -> list[str]:

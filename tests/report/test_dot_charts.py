@@ -21,7 +21,8 @@ from swarmtui.analysis.capacity.marks import LevelMarks
 from swarmtui.model.findings import Finding
 from swarmtui.report.chart import Chart, ChartSeries
 from swarmtui.report.charts import SessionData, comparison_charts, curve_charts
-from swarmtui.report.dot_chart import ACROSS, UP, DotGrid, paint_charts
+from swarmtui.report.dot_chart import paint_charts
+from swarmtui.report.dot_grid import ACROSS, UP, DotGrid
 from swarmtui.report.scales import TickLabel, level_axis, value_axis, visible_ticks
 from swarmtui.report.table import Code
 from tests.analysis.level_builders import level, summary
@@ -48,7 +49,7 @@ def capacity_charts() -> tuple[Chart, ...]:
     limit = tuple((float(c), 300.0 + 55 * min(c, 16)) for c in DOUBLING)
     return curve_charts(
         levels,
-        LevelMarks(True, 16, 32),
+        LevelMarks(True, 16, 32, missed=32),
         baseline=[level(c, tps=rate(c, 8), ttft=2 * first[c]) for c in DOUBLING],
         baseline_name="--max-num-seqs 8",
         planned=(18.0,),
@@ -111,19 +112,65 @@ def test_a_mark_is_visible_where_levels_are_close() -> None:
     assert "▸" in "".join(text_of(paint_charts([upper], 40, 8)))
 
 
+def bounded_chart(kept: float, past: float, missed: float | None, planned: tuple[float, ...] = ()) -> Chart:
+    levels = [level(c, tps=100.0 * min(c, 4)) for c in (1, 2, 4, 8, 9, 10, 14, 16, 19)]
+    return curve_charts(levels, LevelMarks(True, kept, past, missed=missed), planned=planned)[0]
+
+
+def boundary_columns(lines: Sequence[str]) -> list[int]:
+    return sorted({at for line in lines for at, char in enumerate(line) if char == "┊"})
+
+
+def tinted_columns(row: Sequence[tuple[str, str]]) -> list[int]:
+    styles = [style for text, style in row for _ in text]
+    return [at for at, style in enumerate(styles) if "on " in style]
+
+
 def test_the_boundary_of_the_slo_is_between_the_levels_around_it() -> None:
-    upper = paint_charts(capacity_charts()[:1], 72, 16)
-    lines = text_of(upper)
-    (column,) = {line.index("┊") for line in lines if "┊" in line}
-    kept, missed = lines[-1].index("16"), lines[-1].index("32")
-    assert kept < column < missed
+    lines = text_of(paint_charts([bounded_chart(10, 14, 14)], 90, 16))
+    (column,) = boundary_columns(lines)
+    assert lines[-1].index("10") < column < lines[-1].index("14")
     assert any("kept ┊ missed" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("width", "names"), [(90, "kept ┊  not sure  ┊ missed"), (72, "kept ┊not sure ┊ ✖"), (40, "kept ┊ ?  ┊ ✖")]
+)
+def test_levels_that_are_neither_kept_nor_missed_are_between_two_lines(width: int, names: str) -> None:
+    """Ten agents kept it once and missed it once, and fourteen were close to the limit."""
+    rows = paint_charts([bounded_chart(9, 16, 16)], width, 16)
+    lines = text_of(rows)
+    first, last = boundary_columns(lines)
+    signs = {char: at for line in lines for at, char in enumerate(line) if char in "▸▼"}
+    open_levels = [at for line in lines for at, char in enumerate(line) if char == "●" and first <= at < last]
+    assert signs["▸"] < first < last <= signs["▼"] and len(open_levels) == 2
+    assert any(names in line for line in lines), "\n".join(lines)
+    assert max(at for row in rows for at in tinted_columns(row)) == first - 1
+    assert {"9", "16"} <= {*lines[-1].split()}
+
+
+def test_a_level_that_is_planned_within_the_boundary_is_not_sure_either() -> None:
+    assert bounded_chart(10, 14, 14).boundary == ((10, 14), (10, 14))
+    assert bounded_chart(10, 14, 14, planned=(12.0,)).boundary == ((10, 12), (12, 14))
+
+
+def test_nothing_is_called_missed_if_no_level_surely_misses_the_slo() -> None:
+    lines = text_of(paint_charts([bounded_chart(9, 10, None)], 90, 16))
+    (column,) = boundary_columns(lines)
+    assert any(line[column - 5 : column + 10] == "kept ┊ not sure" for line in lines)
+    assert "missed" not in "".join(lines) and "✖" not in "".join(lines)
+
+
+def test_the_levels_at_the_ends_of_the_boundary_are_labelled_before_others() -> None:
+    between = text_of(paint_charts([bounded_chart(9, 16, 16)], 72, 16))[-1].split()
+    assert between == ["C", "1", "2", "4", "8", "9", "10", "14", "16", "19"]
+    beside = text_of(paint_charts([bounded_chart(10, 14, 14)], 30, 16))[-1].split()
+    assert beside == ["C", "1", "2", "4", "10", "14"], "rather than the last level"
 
 
 def test_what_is_kept_is_tinted_below_the_curve() -> None:
     (_, *rows, ticks) = paint_charts(capacity_charts()[:1], 72, 16)
-    lines = text_of(rows)
-    (column,) = {line.index("┊") for line in lines if "┊" in line}
+    column, _ = boundary_columns(text_of(rows))
     tinted = [sum(len(text) for text, style in row if style.endswith("on throughput")) for row in rows]
     # More the lower, from the first level to the boundary.
     assert tinted == sorted(tinted) and tinted[0] == 0
@@ -208,7 +255,9 @@ def test_the_old_run_is_dotted_and_the_p90_is_dashed() -> None:
 @pytest.mark.parametrize("height", range(9, 31))
 def test_values_that_differ_by_a_factor_of_two_are_in_different_rows(height: int, slo: str) -> None:
     times = ((1, 0.05), (2, 0.06), (4, 0.1), (8, 2.07), (16, 4.28))
-    charts = curve_charts([level(c, tps=80.0, ttft=time) for c, time in times], LevelMarks(True, 4, 8), slo=slo)
+    charts = curve_charts(
+        [level(c, tps=80.0, ttft=time) for c, time in times], LevelMarks(True, 4, 8, missed=8), slo=slo
+    )
     lines = text_of(paint_charts(charts, 76, height))
     rows = {column: at for at, line in enumerate(lines) for column, char in enumerate(line) if char == "●"}
     last = [rows[column] for column in sorted(rows)][-2:]

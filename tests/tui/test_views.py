@@ -16,7 +16,7 @@ from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.experiments.groups import ListRow, SessionGroup
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
-from swarmtui.model.findings import SearchedLevel, SearchState
+from swarmtui.model.findings import Finding, SearchedLevel, SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Session, Spread, TaskFigures
@@ -37,7 +37,7 @@ from swarmtui.tui.lines import cell_width, scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import HeaderPanel, header_view, phase, status_line
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
-from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
+from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, LevelsPanel, level_now, levels_view
 from swarmtui.tui.live.machine import MachinePanel, MachineView
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.screen import LiveScreen
@@ -621,6 +621,38 @@ async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> Non
         await pilot.press("4")
         await pilot.pause()
         assert all(f"┃    {'▸' if c == 2 else ' '}{c} " in screen_text(app) for c in (2, 4, 5, 6, 7, 8, 9))
+
+
+@pytest.mark.parametrize(
+    ("size", "errors", "named"),
+    [((80, 24), 0, False), ((80, 24), 1, False), ((100, 30), 0, True), ((100, 30), 1, False)],
+)
+async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
+    size: tuple[int, int], errors: int, named: bool
+) -> None:
+    """The heading names the remarks that have no line; those that put a level in doubt have one."""
+    flags = (
+        Finding(code="coalesced_chunks", text="40 % of chunks were coalesced"),
+        Finding(code="errors", text="1 of 16 requests failed: 1 http_500"),
+    )[: 1 + errors]
+    levels = tuple(msgspec.structs.replace(level(c, tps=10.0 * c, flags=flags), errors=errors) for c in range(1, 13))
+    source = RecordingSource(model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels, provisional=())))
+    source.live.apply(Ended("done", "", ""))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        table = screen_text(app).partition("[4] levels")[2]
+        assert "of 12, all" in table and ("all, 12 remarks: press 4 twice" in table) == named
+        assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
+
+
+def test_the_columns_are_explained_where_most_of_them_have_room() -> None:
+    panel, shown = LevelsPanel(), []
+    panel.view = levels_view([level(c, tps=10.0 * c) for c in (1, 2, 4)])
+    for height in range(5, 16):
+        lines = ["".join(text for text, _ in line) for line in panel.draw(100, height)]
+        shown.append(sum(f"{name}: " in " ".join(lines) for name in ("tok/s", "per agent", "TTFT", "scaling")))
+    assert shown[0] == 0 and shown[-1] == 4 and 1 not in shown, shown
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])

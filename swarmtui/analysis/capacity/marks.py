@@ -19,7 +19,7 @@ class LevelMarks(NamedTuple):
 
     With `by_slo` they are the most agents that keep the SLO and the first level that misses it, else the best level and
     the cliff. `doubted`: what missed it proves nothing, as something made the server look slower (`disturbed`), or not
-    yet.
+    yet. `missed` is the lowest level past the best one that surely misses it.
     """
 
     by_slo: bool
@@ -27,6 +27,7 @@ class LevelMarks(NamedTuple):
     past: float | None
     doubted: bool = False
     disturbed: bool = False
+    missed: float | None = None
 
 
 def level_marks(
@@ -37,13 +38,14 @@ def level_marks(
     The levels of a sweep that runs are marked once they have enough requests to be more than chance.
     """
     if answer is not None and answer.agents is not None:
-        disturbed, missed = bool(answer.disturbed), answer.missed_c
+        disturbed, past = bool(answer.disturbed), answer.missed_c
         # A level that is missed by far is past the range, whatever slowed the server down.
-        doubted = disturbed and (answer.high is None or missed is None or missed <= answer.high)
-        return _by_slo(answer.agents, missed)._replace(doubted=doubted, disturbed=disturbed)
+        missed = past if past is not None and answer.high is not None and past > answer.high else None
+        marks = _by_slo(answer.agents, past, missed)
+        return marks._replace(doubted=disturbed and missed is None, disturbed=disturbed)
     if answer is None and search is not None and search.goal == "capacity":
         unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)
-        return _by_slo(search.low, search.high)._replace(doubted=unsure)
+        return _by_slo(search.low, search.high, search.bound)._replace(doubted=unsure)
     if answer is None:
         levels = [level for level in levels if level.n >= max(_FEWEST, level.c)]
     best, cliff = best_level(levels, slots), scaling(levels, slots).cliff
@@ -54,5 +56,5 @@ def summary_marks(summary: Summary) -> LevelMarks:
     return level_marks(summary.levels, summary.scaling.reported_slots if summary.scaling else None, summary.answer)
 
 
-def _by_slo(kept: int | None, missed: int | None) -> LevelMarks:
-    return LevelMarks(True, kept, missed) if kept else LevelMarks(True, None, None)
+def _by_slo(kept: int | None, past: int | None, missed: int | None) -> LevelMarks:
+    return LevelMarks(True, kept, past, missed=missed) if kept else LevelMarks(True, None, None)

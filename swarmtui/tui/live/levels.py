@@ -279,17 +279,18 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines = [*table_lines(table, inside, GAPS, WIDTHS), *alarms, *remarks, *meanings]
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
-        # The rows that are pinned come before remarks and alarms, and all rows before the last line of remarks.
+        # The rows that are pinned come before remarks and alarms, and all rows before remarks that change nothing.
         room = height - 2 - len(view.alarms)
-        few = room <= _FEW_ROWS
-        room = max(1, min(len(view.pinned), height - 2), room - (bool(view.remarks) and total != room and not few))
+        matters = bool(view.remarks) and view.grouped.code == "note"
+        room = max(1, min(len(view.pinned), height - 2), room - (matters and total > room > _FEW_ROWS))
         shown = self._visible_rows(total, room, view)
         table = self._drawn = view.table_for(shown, inside)
         titles, *rows = table_lines(table, inside, GAPS, WIDTHS)
-        cut = part_text(shown, total)
-        cut = f"{cut}, all: {self.keys_alone}" if cut else ""
-        marks = longest_fit((*view.marks, ""), width - 22 - len(cut))
-        note = " · ".join(filter(None, (marks, cut)))
+        unsaid = len(view.remarks) if len(shown) + 2 + len(alarms) >= height else 0
+        cuts = [f"{cut}: {self.keys_alone}" for cut in _left_out(part_text(shown, total), unsaid)] or [""]
+        # Signs are explained rather than that there are remarks, which change nothing.
+        notes = [" · ".join(filter(None, (marks, cut))) for cut in cuts for marks in view.marks]
+        note = longest_fit((*notes, *cuts), width - 19)
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
@@ -303,6 +304,12 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         return range(first, min(total, first + room))
 
 
+def _left_out(part: str, remarks: int) -> list[str]:
+    """Name what the panel alone shows, in versions from long to short: all rows if this is a part, and the remarks."""
+    rows, count = f"{part}, all" if part else "", count_noun(remarks, "remark") if remarks else ""
+    return [", ".join(filter(None, (rows, count))), *([rows] if rows and count else [])] if rows or count else []
+
+
 def _meanings(table: Table, width: int) -> list[str]:
     """Explain the columns that have room."""
     layout = fit(table, width, GAPS, WIDTHS)
@@ -312,8 +319,8 @@ def _meanings(table: Table, width: int) -> list[str]:
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
-    """As many sentences about the columns as have room."""
-    for end in range(len(sentences), 0, -1):
+    """As many sentences about the columns as have room; none where most have none: a few alone look like a remark."""
+    for end in range(len(sentences), len(sentences) // 2, -1):
         lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
         if len(lines) <= room:
             return lines
