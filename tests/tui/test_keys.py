@@ -88,7 +88,7 @@ def test_help_lists_every_action() -> None:
 def test_help_explains_the_words_of_an_answer() -> None:
     for topic in (HelpTopic(), panel_topic(7)):
         text = " ".join(text_of(help_lines(Keymap().actions("live"), 100, topic)).split())
-        for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "repeats differ", "? (a change)", "N"):
+        for word in ("80 % sure", "(18–23)", "kept, missed", "not sure", "SLO", "may differ by", "? (a change)", "N"):
             assert word in text
         assert text.count("wrong in at most one of five searches") == 1 and "four runs of both" in text
 

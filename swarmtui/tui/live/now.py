@@ -383,12 +383,13 @@ def parts_line(parts: Sequence[tuple[str, float]], text: Callable[[float], str],
     if width - used < _LEAST_BAR:
         names = [(name, f"{about}{name}") for name, _ in known]
         used = sum(len(label) + 3 for _, label in names)
-    room, total = max(3, width - used - 1), sum(value for _, value in known)
+    room, total = max(3, width - used - 2), sum(value for _, value in known)
     line: Line = [(" ", "")]
     for number, (name, value) in enumerate(known):
         rest = room - sum(len(label) for label, _ in line) + 1
         cells = rest if number == len(known) - 1 else max(1, round(room * value / total))
         line.append((_SIGNS[name][0] * min(rest, cells), _SIGNS[name][1]))
+    line.append((" ", ""))
     for name, label in names:
         line += [(f" {_SIGNS[name][0]} ", _SIGNS[name][1]), (label, "dim")]
     return line
