@@ -77,7 +77,7 @@ _MOVABLE: tuple[KeyContext, ...] = (*_LISTS, "pick")
 _ALL: tuple[KeyContext, ...] = ("everywhere",)
 
 ACTIONS: tuple[Action, ...] = (
-    Action("more", "plus,equals_sign", "+", "more", "Add one stream (C + 1)", "Load", _RUN, True),
+    Action("more", "plus,equals_sign", "+", "agent", "Add one stream (C + 1)", "Load", _RUN, True),
     Action("fewer", "minus", "-", "fewer", "Remove one stream (C - 1)", "Load", _RUN),
     Action("double", "right_square_bracket", "]", "double", "Double the number of streams", "Load", _RUN),
     Action("halve", "left_square_bracket", "[", "halve", "Halve the number of streams", "Load", _RUN),
@@ -92,7 +92,9 @@ ACTIONS: tuple[Action, ...] = (
            ("live", "result"), False, True),
     Action("again", "R", "R", "run again", "Repeat the plan of the newest one", "Sessions", ("compare",), True),
     Action("find_capacity", "N", "N", "surer search", "Ask the same again, 99 % sure; some minutes", "Sessions",
-           ("result", "compare"), False, True),
+           ("result",), False, True),
+    Action("find_capacity", "N", "N", "surer", "Ask the same again, 99 % sure; some minutes", "Sessions",
+           ("compare",), True),
     Action("describe", "w", "w", "save as", "Set label, note and directory of a session", "Session", _RUN, True, True),
     Action("export", "e", "e", "export", "Write a file: HTML, Markdown, CSV, SVG …", "Session",
            (*_PANELS, "result", "sessions", "compare"), False, True),

@@ -300,7 +300,7 @@ async def test_a_keymap_changes_keys_and_footer() -> None:
         await pilot.press("a", "a")
         await pilot.pause()
         assert source.commands == [protocol.SetConcurrency(5)]
-        assert "a more" in screen_text(app)
+        assert "a agent" in screen_text(app)
 
 
 def test_an_unknown_action_in_the_keymap_is_refused_by_name(tmp_path: Path) -> None:

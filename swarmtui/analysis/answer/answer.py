@@ -95,7 +95,8 @@ def _between(facts: AnswerFacts, search: SearchState | None) -> str:
     near = [level for level in between if level.close and not level.differs]
     kept, missed = ([one.c for one in near if ((one.room or 0.0) >= 0.0) is is_kept] for is_kept in (True, False))
     parts = (f"{_listed(kept)} kept" if kept else "", f"{_listed(missed)} missed" if missed else "")
-    words = [f"{' and '.join(filter(None, parts))} it {_by_how_much(near)}"] if near else []
+    varies = f", and {facts.varies}" if facts.varies else ""
+    words = [f"{' and '.join(filter(None, parts))} it {_by_how_much(near)}{varies}"] if near else []
     words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
     return "".join(f"{said}; " for said in words)
 

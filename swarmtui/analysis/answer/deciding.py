@@ -85,7 +85,7 @@ DECIDING = (
         lambda f: f"go back to {_better_side(f)}: no difference in agents shows", lambda f: _change(f).before),
     AnswerRow("change", "faster_now", ("change",), lambda f: _no_difference(f) and _change(f).answers_s is not None,
         lambda f: f"keep {_better_side(f)}: no difference in agents shows"),
-    AnswerRow("change", "longer_searches", ("change",), lambda f: _is_open(f) and _change(f).apart > 1
+    AnswerRow("change", "longer_searches", ("change",), lambda f: _is_open(f) and not _change(f).alike
         and bool(_change(f).longer_command), _longer_searches, lambda f: _change(f).longer_command),
     AnswerRow("change", "no_difference", ("change",), _no_difference, _either),
 )  # fmt: skip

@@ -14,6 +14,8 @@ from swarmtui.analysis.compare.sides import doubts_of
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
 
+# Repeats of a search that may differ by this share of the number end near each other.
+_NEAR = 0.25
 # Lines of measurement quality that are about other programs on the host, or on its hypervisor.
 _HOST = ("host_pressure", "host_steal")
 
@@ -22,11 +24,12 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     """A change of a server, in the order of time, by the capacities before and after it.
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
-    that is `decided` is one, which may be `worse`; `same` is none, and with `no_limit` neither side has an upper end.
-    `answers_s` are the times of whole answers with as many agents, if they and the rate of each agent differ by more
-    than chance. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
-    `search_s`; `command` repeats the newer one, `older_command` the older one, of an `embedded` simulator with its
-    flags, and `longer_command` makes a surer one, empty if both are sure.
+    that is `decided` is one, which may be `worse`; `same` is none, and one that is `alike` is of one agent
+    at most, between searches that end near each other. With `no_limit` neither side has an upper end.
+    `answers_s` are the times of whole answers with as many agents, null if they are about the same. `repeat_before` and
+    `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes `search_s`; `command` repeats the
+    newer one, `older_command` the older one, of an `embedded` simulator with its flags, and `longer_command` makes a
+    surer one, empty if both are sure.
     """
 
     before: str = ""
@@ -35,6 +38,7 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     decided: bool = False
     worse: bool = False
     same: bool = False
+    alike: bool = False
     no_limit: bool = False
     answers_s: tuple[float, float] | None = None
     repeat_before: bool = False
@@ -45,10 +49,6 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     command: str = ""
     older_command: str = ""
     longer_command: str = ""
-
-    @property
-    def apart(self) -> int:
-        return abs(self.had[1] - self.had[0])
 
 
 def server_change(
@@ -70,6 +70,7 @@ def server_change(
         decided=found.word in ("more agents", "fewer agents"),
         worse=found.word == ("more agents" if swapped else "fewer agents"),
         same=found.word == "same",
+        alike=abs(found.after - found.before) <= 1 and (found.repeats or 0) <= max(2.0, _NEAR * min(had)),
         no_limit=found.reason == "no_limit",
         answers_s=answers_s[::-1] if swapped and answers_s else answers_s,
         repeat_before=bool(doubts_of(older)),

@@ -38,8 +38,8 @@ from swarmtui.numbers import percent, signed_percent
 
 # One agent alone that is this much faster or slower with other slots shows that the machine was not the same.
 _MACHINE_CHANGED = 0.2
-# Whole answers that differ by less than this share take as long.
-_SAME_TIME = 0.1
+# Whole answers that differ by less than this share take about as long.
+_SAME_TIME = 0.15
 
 
 class Pair(Stored, frozen=True, kw_only=True):
@@ -224,14 +224,12 @@ def _notes(a: Summary, b: Summary) -> Findings:
 
 
 def _answer_times(rows: Sequence[ComparisonRow], headline: Level | None) -> tuple[float, float] | None:
-    """Return the seconds of whole answers with the same load; null unless each agent likely is as much faster, too."""
-    at = {row.figure: row for row in rows if headline is not None and row.key == headline.key}
-    each, whole = at.get("per_stream_tps"), at.get("e2e_s")
-    if each is None or each.likely is None or whole is None or not whole.before or not whole.after:
+    """Return the seconds of whole answers with the same load; null if they take about as long."""
+    whole = next((row for row in rows if headline and row.key == headline.key and row.figure == "e2e_s"), None)
+    if whole is None or not whole.before or not whole.after:
         return None
-    longer = whole.after / whole.before - 1.0
-    agrees = longer >= _SAME_TIME if each.likely == "slower" else longer <= -_SAME_TIME
-    return (whole.before, whole.after) if agrees else None
+    times = whole.before, whole.after
+    return times if max(times) / min(times) - 1.0 >= _SAME_TIME else None
 
 
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
@@ -276,7 +274,7 @@ def _common_levels(a: Summary, b: Summary) -> dict[LevelKey, tuple[Level, Level]
 
 
 def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:
-    """Return the level that the sentence is about: of two capacities, the largest level that both sessions kept.
+    """Return the level that the sentence is about: of two capacities, the largest that met the SLO in both sessions.
 
     Without one, the larger of the capacities or best levels of both sessions. So it is past the cliff of one of them at
     most, where the other one still has room. The only level of a plan is always that one, and one that both sessions
@@ -285,14 +283,22 @@ def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:
     complete = [key for key, levels in both.items() if all(level.has_complete_run for level in levels)]
     keys: Collection[LevelKey] = complete or both
     sides = [[level for level in summary.levels if level.key in keys] for summary in (a, b)]
-    agents = [summary.answer.agents for summary in (a, b) if summary.answer and summary.answer.agents is not None]
-    kept = [level for level in sides[0] if len(agents) == 2 and level.rate is None and level.c <= min(agents)]
+    searched = all(summary.answer and summary.answer.agents is not None for summary in (a, b))
+    kept = [level for level in sides[0] if searched and all(_met_slo(summary, level) for summary in (a, b))]
     if kept:
         return max(kept, key=lambda level: level.c)
     own = [_own_level(*side) for side in zip((a, b), sides, strict=True)]
     chosen = [level.key for level in own if level is not None]
     shared = [level for level in sides[0] if level.key in (chosen or keys)]
     return max(shared, key=lambda level: level.offered_load, default=None)
+
+
+def _met_slo(summary: Summary, level: Level) -> bool:
+    """Whether a level met the SLO, also by less than runs may differ."""
+    agents = summary.answer.agents if summary.answer else None
+    searched = summary.search.level(level.c) if summary.search else None
+    close = searched is not None and searched.state != "missed" and (searched.room or -1.0) >= 0.0
+    return level.rate is None and agents is not None and (level.c <= agents or close)
 
 
 def _own_level(summary: Summary, levels: Sequence[Level]) -> Level | None:
