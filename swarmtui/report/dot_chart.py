@@ -133,7 +133,7 @@ def _frame(chart: Chart, width: int, rows: int, along: Axis) -> _Frame:
 
 
 def _tick_labels(frame: _Frame, chart: Chart, labels: Sequence[str]) -> dict[int, str]:
-    """Return the labels of the rows; above a limit there are none if a point that was moved there would be beside one.
+    """Return the labels of the rows, none beside that of a limit; none above it if a moved point would be beside one.
 
     Such a point is above the limit by less than a row.
     """
@@ -143,9 +143,9 @@ def _tick_labels(frame: _Frame, chart: Chart, labels: Sequence[str]) -> dict[int
         return {row: label for row, _, label in ticks}
     at = frame.tick_row(limit)
     drawn = [(frame.tick_row(y), frame.dot(x, y)[1] // UP) for series in chart.series for x, y in series.points]
-    above = {row: label for row, tick, label in ticks if row > at and tick > limit}
+    above = {row: label for row, tick, label in ticks if row > at + 1 and tick > limit}
     moved = any(by_value < row <= shown for by_value, shown in drawn for row in above)
-    below = {row: label for row, _, label in ticks if row < at or not row}
+    below = {row: label for row, _, label in ticks if row < at - 1 or not row}
     return {at: short(limit, 4)} | below | ({} if moved else above)
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 _LOG_FROM = 30.0
 # The first digits of steps between ticks, with how much they are avoided, as a share of the axis that stays unused.
 _DIGITS = ((1.0, 0.0), (2.0, 0.0), (5.0, 0.0), (10.0, 0.0), (2.5, 0.05), (4.0, 0.1), (3.0, 0.1), (1.5, 0.2))
-# Where an axis of a single step may end.
+# Where an axis of a single step may end, and how much it is avoided where rows could have others.
+_ALONE = 0.4
 _ENDS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 # The share of equal steps between levels from which on their axis is linear.
 _EVEN = 2 / 3
@@ -113,15 +114,16 @@ def _roundness(value: float) -> int:
 def _axis_from_zero(high: float, most: int, rows: int | None) -> Axis:
     """Choose the step and the number of steps that leave little of the axis unused."""
     choices: list[float] = [*range(max(1, most // 2), most)]
-    if rows is not None and rows > 1:
-        choices = [
-            (rows - 1) / apart for apart in range(1, rows) if max(2, most // 2) <= (rows - 1) / apart < most
-        ] or [1]
+    alone = 0.0
+    if rows is not None:
+        # A single step leaves out what is between.
+        alone, least = _ALONE, max(2, most // 2)
+        choices = [1, *(steps for apart in range(1, rows) if least <= (steps := (rows - 1) / apart) < most)]
     found: list[tuple[float, float, float]] = []
     for steps in choices:
         wanted = high / steps
         unit = 10.0 ** floor(log10(wanted))
-        for digit, avoided in _DIGITS if steps > 1 else [(end, 0.0) for end in _ENDS]:
+        for digit, avoided in _DIGITS if steps > 1 else [(end, alone) for end in _ENDS]:
             step = digit * unit
             if step * steps >= high * (1 - 1e-9):
                 found.append((step * steps / high - 1 + avoided, -steps, step))

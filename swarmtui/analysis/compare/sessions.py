@@ -297,7 +297,7 @@ def _met_slo(summary: Summary, level: Level) -> bool:
     """Whether a level met the SLO, also by less than runs may differ."""
     agents = summary.answer.agents if summary.answer else None
     searched = summary.search.level(level.c) if summary.search else None
-    close = searched is not None and searched.state != "missed" and (searched.room or -1.0) >= 0.0
+    close = searched is not None and searched.state != "missed" and searched.room is not None and searched.room >= 0.0
     return level.rate is None and agents is not None and (level.c <= agents or close)
 
 
