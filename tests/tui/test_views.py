@@ -646,7 +646,7 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
         assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
 
 
-def test_the_columns_are_explained_where_most_of_them_have_room() -> None:
+def test_the_columns_are_explained_where_several_sentences_have_room() -> None:
     panel, shown = LevelsPanel(), []
     panel.view = levels_view([level(c, tps=10.0 * c) for c in (1, 2, 4)])
     for height in range(5, 16):

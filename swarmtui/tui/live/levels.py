@@ -43,6 +43,8 @@ WIDTHS = {
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
+# Of the sentences about the columns.
+_LEAST_SENTENCES = 2
 
 
 class LevelsView(NamedTuple):
@@ -319,8 +321,8 @@ def _meanings(table: Table, width: int) -> list[str]:
 
 
 def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
-    """As many sentences about the columns as have room; none where most have none: a few alone look like a remark."""
-    for end in range(len(sentences), len(sentences) // 2, -1):
+    """As many sentences about the columns as have room, at least `_LEAST_SENTENCES`: one alone looks like a remark."""
+    for end in range(len(sentences), _LEAST_SENTENCES - 1, -1):
         lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
         if len(lines) <= room:
             return lines
