@@ -19,13 +19,7 @@ _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "s
 # Steps whose command is a flag of the server.
 _FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "faster_before", "narrow_kv")
 # The keys of the app that do what a step says.
-_KEYS = {
-    "repeat_run": "R",
-    "server_changed": "R",
-    "unsure_search": "N",
-    "longer_search": "N",
-    "longer_searches": "N",
-}
+_KEYS = {"repeat_run": "R", "server_changed": "R", "unsure_search": "N", "longer_search": "N", "longer_searches": "N"}
 
 NOT_SURE = "not sure"
 NO_STEP = "nothing that these figures point to"

@@ -146,7 +146,8 @@ def _price(pair: Pair) -> AnswerLine:
     """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents, but a whole answer takes 1.39 → 1.21 s`"""
     at = {row.figure: row for row in pair.rows if row.key == pair.headline}
     stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
-    if pair.refused or not pair.agents or not pair.flags or stream is None or (stream.change or 0.0) > -_SLOWER:
+    claims = pair.agents and pair.flags and not pair.refused and not pair.doubts
+    if not claims or stream is None or (stream.change or 0.0) > -_SLOWER:
         return AnswerLine("", "")
     each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}"
     takes = ""

@@ -452,7 +452,7 @@ def test_sessions_of_older_versions_are_read(tmp_path: Path) -> None:
 
 
 def test_the_list_knows_the_intervals_of_the_curve_of_a_result() -> None:
-    """Without them, a level that was measured badly looks like a leap."""
+    """A level that was measured badly looks like a leap if its interval is not drawn."""
     levels = [level(1, tps=50, out_tps_steady_hw=5.0), level(2, tps=90), level(4, tps=None)]
     row = json.loads(session_index.index_json(summary(levels), 0))["row"]
     assert row["curve"] == [[1, 50], [2, 90]]

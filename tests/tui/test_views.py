@@ -19,7 +19,7 @@ from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Statu
 from swarmtui.model.findings import Finding, SearchedLevel, SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import Session, Spread, TaskFigures
+from swarmtui.model.session import Level, Session, Spread, TaskFigures
 from swarmtui.model.telemetry import DiscoveredServer, HistoryPoint, QualityLine, ServerState, Telemetry
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.model.worker_protocol import StreamRow
@@ -623,6 +623,16 @@ async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> Non
         assert all(f"┃    {'▸' if c == 2 else ' '}{c} " in screen_text(app) for c in (2, 4, 5, 6, 7, 8, 9))
 
 
+async def table_after_the_end(levels: tuple[Level, ...], size: tuple[int, int]) -> str:
+    """Return what the screen shows of the levels of a run that has ended."""
+    source = RecordingSource(model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels, provisional=())))
+    source.live.apply(Ended("done", "", ""))
+    app = SwarmApp(source=source)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        return screen_text(app).partition("[4] levels")[2]
+
+
 @pytest.mark.parametrize(
     ("size", "errors", "named"),
     [((80, 24), 0, False), ((80, 24), 1, False), ((100, 30), 0, True), ((100, 30), 1, False)],
@@ -636,14 +646,9 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
         Finding(code="errors", text="1 of 16 requests failed: 1 http_500"),
     )[: 1 + errors]
     levels = tuple(msgspec.structs.replace(level(c, tps=10.0 * c, flags=flags), errors=errors) for c in range(1, 13))
-    source = RecordingSource(model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels, provisional=())))
-    source.live.apply(Ended("done", "", ""))
-    app = SwarmApp(source=source)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        table = screen_text(app).partition("[4] levels")[2]
-        assert "of 12, all" in table and ("all, 12 remarks: press 4 twice" in table) == named
-        assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
+    table = await table_after_the_end(levels, size)
+    assert "of 12, all" in table and ("all, 12 remarks: press 4 twice" in table) == named
+    assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
 
 
 def test_the_columns_are_explained_where_several_sentences_have_room() -> None:
@@ -658,13 +663,8 @@ def test_the_columns_are_explained_where_several_sentences_have_room() -> None:
 @pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])
 async def test_after_the_end_all_of_ten_levels_are_shown(size: tuple[int, int]) -> None:
     levels = tuple(level(c, tps=10.0 * c) for c in range(1, 11))
-    source = RecordingSource(model_of(msgspec.structs.replace(frame(4), status="ended", levels=levels, provisional=())))
-    source.live.apply(Ended("done", "", ""))
-    app = SwarmApp(source=source)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        table = screen_text(app).partition("[4] levels")[2]
-        assert "all: press 4" not in table and all(re.search(f"[ ▸▼]{c}  ", table) for c in range(1, 11))
+    table = await table_after_the_end(levels, size)
+    assert "all: press 4" not in table and all(re.search(f"[ ▸▼]{c}  ", table) for c in range(1, 11))
 
 
 async def test_the_machine_shows_one_gpu_in_detail_and_many_in_a_line_each() -> None:

@@ -24,12 +24,11 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     """A change of a server, in the order of time, by the capacities before and after it.
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
-    that is `decided` is one, which may be `worse`; `same` is none, and one that is `alike` is of one agent
-    at most, between searches that end near each other. With `no_limit` neither side has an upper end.
-    `answers_s` are the times of whole answers with as many agents, null if they are about the same. `repeat_before` and
-    `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes `search_s`; `command` repeats the
-    newer one, `older_command` the older one, of an `embedded` simulator with its flags, and `longer_command` makes a
-    surer one, empty if both are sure.
+    that is `decided` is one, which may be `worse`; `same` is none, and one that is `alike` is of one agent at most,
+    between searches that end near each other. With `no_limit` neither side has an upper end. `answers_s` are the times
+    of whole answers with as many agents, null if they are about the same. `repeat_before` and `repeat_after`: this one
+    is in doubt, `busy`: as the host was. A search takes `search_s`; `command` repeats the newer one, `older_command`
+    the older one, of an `embedded` simulator with its flags, and `longer_command` makes a surer one, empty if both are.
     """
 
     before: str = ""
