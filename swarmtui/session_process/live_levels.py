@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,14 @@ _MAX_GAPS = 200_000
 _GAPS_PER_REQUEST = 100
 
 _levels_decoder: msgspec.json.Decoder[tuple[Level, ...]] = msgspec.json.Decoder(tuple[Level, ...])
+
+
+class EndedStages(NamedTuple):
+    """The stages that have ended, with the records known by then; records are None if only the journal has them."""
+
+    records: tuple[Record, ...] | None
+    starts: tuple[StageStart, ...]
+    ends: tuple[StageEnd, ...]
 
 
 class LevelRecords:
@@ -66,26 +75,29 @@ class LevelRecords:
         """Whether levels can be computed without reading the journal."""
         return self._records is not None
 
+    def ended(self) -> EndedStages:
+        """Return the stages that have ended: meanwhile the next one may have begun."""
+        ended = {end.number for end in self.ends}
+        starts = tuple(start for start in self.starts if start.number in ended)
+        return EndedStages(None if self._records is None else tuple(self._records), starts, tuple(self.ends))
+
     async def levels(
-        self, servers: Sequence[DiscoveredServer], readings: Sequence[LevelReading], search: CapacitySearch | None
+        self,
+        ended: EndedStages,
+        servers: Sequence[DiscoveredServer],
+        readings: Sequence[LevelReading],
+        search: CapacitySearch | None,
     ) -> tuple[Level, ...] | None:
         """Compute the levels in a thread, which takes up to 0.2 s, or from the journal; None if it fails."""
-        if self._records is None:
-            return await self.levels_from_journal(search)
-        known, ends = tuple(self._records), tuple(self.ends)
+        if ended.records is None:
+            return await self.levels_from_journal(ended, search)
         return await asyncio.to_thread(
-            level_figures, known, self._ended, ends, self._rates, servers, tuple(readings), search
+            level_figures, ended.records, ended.starts, ended.ends, self._rates, servers, tuple(readings), search
         )
 
-    @property
-    def _ended(self) -> list[StageStart]:
-        """The starts of the stages that have ended: meanwhile the next one may have begun."""
-        ended = {end.number for end in self.ends}
-        return [start for start in self.starts if start.number in ended]
-
-    async def levels_from_journal(self, search: CapacitySearch | None) -> tuple[Level, ...] | None:
+    async def levels_from_journal(self, ended: EndedStages, search: CapacitySearch | None) -> tuple[Level, ...] | None:
         """Compute the levels in a process whose memory is freed with it; None if it fails."""
-        entries = (*self._ended, *self.ends, *([search] if search else []))
+        entries = (*ended.starts, *ended.ends, *([search] if search else []))
         stages = [entry_encoder.encode(entry) for entry in entries]
         lines = [*stages, *self._journal.unsaved_requests]
         journal = self._journal.duplicate()
@@ -117,18 +129,19 @@ class LiveLevels:
         # When the silences began that have been logged.
         self._silences: set[int] = set()
         self._computing: asyncio.Task[None] | None = None
-        self._stale = False
+        self._next: EndedStages | None = None
 
     def refresh(self) -> None:
-        self._stale = True
+        """Compute the levels from what is known now, as a replay does: streams that continue bring more answers."""
+        self._next = self._records.ended()
         if self._computing is None or self._computing.done():
             self._computing = asyncio.create_task(self._compute())
 
     async def _compute(self) -> None:
-        while self._stale:
-            self._stale = False
+        while self._next is not None:
+            ended, self._next = self._next, None
             state = self._state
-            levels = await self._records.levels(state.servers, state.readings, state.capacity_search)
+            levels = await self._records.levels(ended, state.servers, state.readings, state.capacity_search)
             self._set(levels or state.levels)
 
     def _set(self, levels: tuple[Level, ...]) -> None:

@@ -15,7 +15,7 @@ from swarmtui.model.record import Record
 from swarmtui.model.session import Level
 from swarmtui.session_process import journal_queue, live_levels
 from swarmtui.session_process.journal_queue import JournalQueue
-from swarmtui.session_process.live_levels import LevelRecords, LiveLevels
+from swarmtui.session_process.live_levels import EndedStages, LevelRecords, LiveLevels
 from swarmtui.sessions.journal import decode_line, read_journal
 from swarmtui.sessions.replay import open_replay
 from swarmtui.state.session_state import SessionState
@@ -41,7 +41,7 @@ def level_records(journal_file: JournalQueue) -> LevelRecords:
 
 
 def read(records: LevelRecords) -> tuple[Level, ...]:
-    levels = asyncio.run(records.levels((), (), SEARCH))
+    levels = asyncio.run(records.levels(records.ended(), (), (), SEARCH))
     assert levels is not None
     return levels
 
@@ -83,10 +83,10 @@ def test_frequent_refreshes_start_only_one_computation_after_another(
     records, state, computations = level_records(JournalQueue(tmp_path / "read")), SessionState(0), 0
     compute = records.levels_from_journal
 
-    async def counting(search: CapacitySearch | None) -> tuple[Level, ...] | None:
+    async def counting(ended: EndedStages, search: CapacitySearch | None) -> tuple[Level, ...] | None:
         nonlocal computations
         computations += 1
-        return await compute(search)
+        return await compute(ended, search)
 
     async def scenario() -> None:
         levels = LiveLevels(records, state, JournalQueue(tmp_path / "events"))
@@ -99,6 +99,24 @@ def test_frequent_refreshes_start_only_one_computation_after_another(
     asyncio.run(scenario())
     assert computations == 2
     assert [level.ok for level in state.levels] == [5, 10]
+
+
+def test_answers_that_come_after_a_refresh_are_in_the_next_one(tmp_path: Path) -> None:
+    """As the replay shows it: streams of a stage that was steered continue while its levels are computed."""
+    journal = JournalQueue(tmp_path / "kept")
+    records, state = level_records(journal), SessionState(0)
+    levels, seen = LiveLevels(records, state, journal), []
+
+    async def scenario() -> None:
+        levels.refresh()
+        records.add(record(999, sent=2900, c=2, stage=2))
+        for _ in range(2):
+            await levels.wait(asyncio.Event())
+            seen.append([level.ok for level in state.levels])
+            levels.refresh()
+
+    asyncio.run(scenario())
+    assert seen == [[5, 10], [5, 11]]
 
 
 def long_run(directory: Path, requests: int) -> list[Record]:
