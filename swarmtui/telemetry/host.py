@@ -23,7 +23,7 @@ _MAX_PROCESSES = 2000
 # A program counts as busy from this many cores on.
 _BUSY_CORES = 0.02
 # The parent of all threads of the kernel.
-_KERNEL = 2
+_INIT, _KERNEL = 1, 2
 _HZ = os.sysconf("SC_CLK_TCK")
 # Programs that run scripts, as the kernel names them; PyTorch names the main thread of its process.
 _INTERPRETER = re.compile(
@@ -108,7 +108,10 @@ class HostReader:
 
 
 class _Process(NamedTuple):
-    """A process: its CPU time is that of its threads and of the children that it has waited for."""
+    """A process: its CPU time is that of its threads and of the children that it has waited for.
+
+    The first process waits for those whose parents have ended: what they used is not its work.
+    """
 
     program: str
     parent: int
@@ -127,7 +130,7 @@ def _read_processes(proc: Path, most: float = inf) -> dict[int, _Process]:
         with suppress(OSError, ValueError, IndexError):
             name, _, rest = (proc / f"{pid}/stat").read_bytes().partition(b"(")[2].rpartition(b") ")
             fields = rest.split()
-            parent, ticks = int(fields[1]), sum(map(int, fields[11:15]))
+            parent, ticks = int(fields[1]), sum(map(int, fields[11 : 13 if pid == _INIT else 15]))
             # The work queues of the kernel have one name for each CPU.
             program = name.partition(b"/")[0] if parent == _KERNEL else name
             found[pid] = _Process(sanitize(program.decode(errors="replace")), parent, int(fields[19]), ticks / _HZ)

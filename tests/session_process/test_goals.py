@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from swarmtui.analysis.capacity.judged_levels import Visit
+from swarmtui.analysis.capacity.slo_search import NextVisit
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol
-from swarmtui.model.journal import CapacitySearch
+from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.session_process.goals.capacity import VisitTally, count_request
+from swarmtui.session_process.goals.capacity import Budget, VisitTally, count_request
 from swarmtui.session_process.steering import Goal, goal_of
 from swarmtui.sessions.journal import read_journal
 from tests.analysis.record_builders import request
+from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
+from tests.session_process.harness import SessionHarness
 from tests.sessions.session_builders import head, write_session
 
 
@@ -69,3 +74,41 @@ def test_a_request_that_is_reported_late_counts_for_the_visit_that_sent_it() -> 
     assert (before.visit.slo.n, now.visit.slo.n) == (4, 1)
     count_request([before, now], msgspec.structs.replace(late[0], stage=4, phase="level"))
     assert (before.visit.slo.n, now.visit.slo.n) == (4, 1), "sent before the search"
+
+
+def test_a_visit_in_which_the_server_froze_does_not_end_a_quick_search() -> None:
+    """It took 20 s for a few requests: another one is faster, and the time that is left is enough for it."""
+    slo, now = parse_slo("ttft=1s"), [0.0]
+    assert slo is not None
+    budget = Budget(60.0, lambda: now[0])
+    bisect = NextVisit(8, 16, "bisect")
+    assert budget.allows(bisect), "nothing is known yet"
+    budget.add(Visit(4, slo, [request(0, [1]) for _ in range(16)]), 10.0)
+    budget.add(Visit(8, slo, [request(0, [1]) for _ in range(2)]), 20.0)
+    now[0] = 40.0
+    assert budget.allows(bisect)
+    now[0] = 55.0
+    assert not budget.allows(bisect)
+
+
+def test_a_level_in_which_the_server_froze_is_not_missed(harness: SessionHarness) -> None:
+    """The search knows it as soon as the level has ended."""
+    words, thaws_at = respond_with_words(20, gap_s=0.01), list[float]()
+
+    def freeze_once(to: ScriptedHandler, asked: ReceivedRequest) -> None:
+        """From the first requests of two agents on, none gets an answer for some time."""
+        if len(to.server.completed) > 14 and not thaws_at:
+            thaws_at.append(time.monotonic() + 2.5)
+        time.sleep(max(0.0, max(thaws_at, default=0.0) - time.monotonic()))
+        words(to, asked)
+
+    search = Plan(
+        goal="capacity", slo="ttft_p90=300ms", max_c=2, alpha=0.2, budget_s=9.0, load=Closed(levels=(1,), warmup=0)
+    )
+    with scripted_server(freeze_once) as server:
+        session_client = harness.start(server.url, search)
+        assert session_client.wait_for_end().ending == "done"
+    journal = harness.journal(session_client)
+    assert {"frozen", "all_waiting"} & {event.name for event in journal.events}
+    searches = [entry.search for entry in journal.entries if isinstance(entry, SearchEntry)]
+    assert "missed" not in {level.state for found in searches for level in found.levels}

@@ -184,6 +184,13 @@ def test_what_a_process_used_before_it_ended_is_not_counted_again(tmp_path: Path
     assert found.by_name == {} and found.others_s == 0.0
 
 
+def test_what_orphans_used_is_no_work_of_the_first_process(tmp_path: Path) -> None:
+    """It waits for a build that nobody saw, since it began and ended between the readings."""
+    us = os.getpid()
+    before, after = ([(1, "init", 0, own, orphans), (us, "python", 1, 0, 0)] for own, orphans in ((10, 0), (110, 9000)))
+    assert read_twice(tmp_path, (0, before), (9100, after), servers=()).by_name == pytest.approx({"init": 1.0})
+
+
 def test_idle_programs_are_not_listed(tmp_path: Path) -> None:
     us = os.getpid()
     idle = [(us, "python", 1, 0, 0), (7, "kdamond.0", 2, 9, 0)]
