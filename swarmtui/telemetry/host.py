@@ -22,7 +22,7 @@ _MIN_PAUSE_S, _MAX_PAUSE_S, _PAUSE_PER_CPU_S = 1.0, 5.0, 500.0
 _MAX_PROCESSES = 2000
 # A program counts as busy from this many cores on.
 _BUSY_CORES = 0.02
-# The parent of all threads of the kernel.
+# The first process, and the parent of all threads of the kernel.
 _INIT, _KERNEL = 1, 2
 _HZ = os.sysconf("SC_CLK_TCK")
 # Programs that run scripts, as the kernel names them; PyTorch names the main thread of its process.
