@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.answer.facts import AnswerFacts, Missed
 from swarmtui.analysis.answer.rows import AnswerRow
 from swarmtui.analysis.answer.table import TABLE, rows_said
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.numbers import MISSING
@@ -52,6 +52,9 @@ def since(**found: Any) -> dict[str, Any]:
         "search_s": 60.0,
     }
     return {"change": ServerChange(**(known | found))}
+
+
+NO_CONTEXT: dict[str, Any] = {"left_out": LeftOutFlag(flag="--ctx-size 32768", context=(8192, 4096))}
 
 
 def limit(tps: float, energy: float, *, sure: bool = True) -> PowerEffect:
@@ -290,6 +293,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("power", "power_not_worth", {"power_effect": limit(-0.3, -0.2)},
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
+    ("change", "left_out_flag", NO_CONTEXT | since(repeat_after=True, busy=True),
+     "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
+    ("change", "left_out_flag", NO_CONTEXT,
+     "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
     ("change", "repeat_run", since(repeat_after=True, busy=True),
      "repeat the later run when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),
@@ -328,6 +335,12 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
 def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() -> None:
     for found in (since(decided=True), since(no_limit=True)):
         assert not rows_said("change", AnswerFacts(**found))
+
+
+def test_a_server_that_is_taken_back_needs_no_flag_that_was_left_out() -> None:
+    worse = since(decided=True, worse=True, had=(13, 8)), since(answers_s=(1.37, 1.9), same=True)
+    for found in worse:
+        assert rows_said("change", AnswerFacts(**(NO_CONTEXT | found)))[0].code in ("go_back", "faster_before")
 
 
 def row(question: str, code: str) -> AnswerRow:
