@@ -430,7 +430,7 @@ def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() 
         ({"agents": 1}, "1 agent"),
         ({"agents": 5, "doubtful": True}, "? 5 agents"),
         ({"agents": 5, "agents_open": True, "doubtful": True}, "5+ agents"),
-        ({"agents": 0, "agents_open": True, "doubtful": True}, "? agents"),
+        ({"agents": 0, "agents_open": True, "doubtful": True}, "not known"),
         ({"best_c": 4, "best_out_tps": 283.0, "levels": (1, 4), "doubtful": True}, "? best C=4: 283 tok/s"),
     ],
 )

@@ -193,6 +193,11 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     left_out: LeftOutFlag | None = None
     command_endpoint: str = ""
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no level is shown to keep the SLO, none to miss it, and not even the lowest one kept it so far."""
+        return self.agents == self.low == 0 and self.high is None
+
 
 def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerState]) -> AnswerFacts:
     """Collect the facts of a session; `counters` are those of its servers by level."""

@@ -157,8 +157,10 @@ def _is_wide(facts: AnswerFacts, share: float) -> bool:
 
     One that is disturbed would be as uncertain.
     """
-    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.disturbed is not None:
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or facts.disturbed is not None:
         return False
+    if not facts.agents:
+        return facts.is_undecided
     if facts.c is None and facts.at_highest:
         return False  # more agents say more
     if facts.varies is not None and facts.low == facts.agents and facts.high is not None:
@@ -203,7 +205,7 @@ STEPS = (
     AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
         lambda f: "measure again", evidence=lambda f: f.disturbed or ""),
     AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
-        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
+        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None and not f.is_undecided,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s"),
     AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
         lambda f: "a surer search first (some minutes), as the number is not sure",

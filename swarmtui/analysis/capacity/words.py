@@ -45,6 +45,13 @@ def range_text(agents: int, low: int | None, high: int | None) -> str:
     return "" if low == high == agents else f" ({low}–{high})"
 
 
+def known_agents(agents: int, low: int | None, high: int | None, *, unit: bool = False) -> str:
+    """Return a number of agents with its range, `12 (11–13)`; without any level that is decided it is not known."""
+    if not agents and low == 0 and high is None:
+        return "not known"
+    return f"{count_noun(agents, 'agent') if unit else agents}{range_text(agents, low, high)}"
+
+
 def range_clause(agents: int, low: int | None, high: int | None) -> str:
     """Return the same for the middle of a sentence: `, perhaps fewer,`"""
     text = range_text(agents, low, high)
