@@ -31,7 +31,7 @@ _NAMES: dict[Figure, str] = {
 # The signs of what is better or worse, with their meaning.
 _MEANINGS: dict[Code, str] = {
     "faster": "better", "slower": "worse", "likely faster": "likely better", "likely slower": "likely worse",
-    "same": "same", "unsure": "not sure yet",
+    "same": "same", "unsure": "may be chance",
 }  # fmt: skip
 # The ends of an axis of changes, at least and at most: one that is larger has an arrow.
 _LEAST_END, _MOST_END = 0.2, 1.0
@@ -145,7 +145,7 @@ def _legend(changes: Collection[Cell], bars: Collection[Cell]) -> str:
     signs = (
         f"{decided}, 95 % sure over all levels together" if decided else "",
         f"{likely}, with too few runs to be sure" if likely else "",
-        f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "",
+        f"{SIGNS['unsure']} {_MEANINGS['unsure']}" if "unsure" in used else "",
     )
     ends = (
         "├ ┤: the interval of the change" if drawn & {"├", "┤"} else "",

@@ -24,6 +24,7 @@ from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, pair_co
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
+_UNSURE = " ?: may be chance."
 # Notes that are lines of the answer.
 _SAID_FIRST = ("machine_changed", "disturbed_level", "disturbed_runs")
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
@@ -274,7 +275,9 @@ def comparison_tables(pair: Pair) -> list[Table]:
         keyed("interval", "95 % interval"),
     ]
     every: list[Fields] = [row for rows in levels.values() for row in rows]
-    table = tabulate("Side by side", every, columns, "" if pair.refused else _NOTE, drop=("interval",))
+    unsure = any(isinstance(cell := row["change"], Cell) and cell.code == "unsure" for row in every)
+    note = "" if pair.refused else f"{_NOTE}{_UNSURE if unsure else ''}"
+    table = tabulate("Side by side", every, columns, note, drop=("interval",))
     return [table.without_missing()] if every else []
 
 

@@ -169,7 +169,7 @@ class CompareScreen(PanelScreen):
         if charts:
             name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
             marked = any(series.marks for series in charts[0].series)
-            signs = mark_names(summary_marks(self._newest)) if marked else ("",)
+            signs = mark_names(*map(summary_marks, self._summaries)) if marked else ("",)
             notes = [" · ".join(filter(None, (name or charts[0].title, sign))) for sign in signs]
             # Charts one above the other have their names as headings.
             notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
