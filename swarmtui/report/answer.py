@@ -163,7 +163,9 @@ def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """
     if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
         return steps[:1]
-    return steps[0], msgspec.structs.replace(steps[1], sentence=steps[1].command or steps[1].sentence)
+    first, then = steps[:2]
+    before = " (no forecast until then)" if then.forecast else ""
+    return first, msgspec.structs.replace(then, sentence=f"{then.command}{before}" if then.command else then.sentence)
 
 
 def needs_restart(step: NextStep) -> bool:

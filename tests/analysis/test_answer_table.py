@@ -227,23 +227,29 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      AT_SLOTS | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "kv_limit": True},
      "--parallel 24 (as many as the KV cache holds): 24 to 30 agents (prediction)"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "slots=220", "kv_use": 0.3, "rate_limit": 20.0},
-     "slots=220 (the most with 20 tok/s each): more agents start at once, each writes about 108 tok/s instead of 215"),
+     "slots=220 (the most with 20 tok/s each): more agents start at once, each writes about 108 tok/s instead of 215; "
+     "how many keep the SLO then is not known"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "slots=235", "kv_use": 0.65, "kv_limit": True},
      "slots=235 (as many as the KV cache holds): more agents start at once, each writes about 108 tok/s instead of "
-     "215"),
-    ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
+     "215; how many keep the SLO then is not known"),
+    ("next", "more_slots", CLIFF | {"more_slots": "--parallel 8"},
      "--parallel 8: more agents start at once if memory allows it"),
+    ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
+     "--parallel 8: more agents start at once if memory allows it; how many keep the SLO then is not known"),
     ("next", "more_slots", AT_SLOTS | FULL | {"more_slots": "--parallel 8", "kv_fits": 40},
-     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow"),
+     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow; "
+     "how many keep the SLO then is not known"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3},
-     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215"),
+     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215; how many keep the SLO then "
+     "is not known"),
     ("next", "more_slots",
      AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24},
      "--parallel 8: up to 24 agents, each writes about 108 tok/s instead of 215 (prediction, if the total does not "
      "grow)"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
-     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow"),
+     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow; "
+     "how many keep the SLO then is not known"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
     ("next", "queue", AT_SLOTS | {"kv_fits": 12},

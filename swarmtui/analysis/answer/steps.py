@@ -92,14 +92,15 @@ def _price(facts: AnswerFacts) -> tuple[str, str]:
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
-    """Say how many agents there are if the total does not grow; nothing else is known about them."""
+    """Say how many agents there are if the total does not grow; else that nothing is known about them."""
     price, condition = _price(facts)
     memory = "memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
     if_ = " and ".join(filter(None, (condition, memory)))
     found = _forecast(facts)
     if found is not None and found.agents_shared is not None:
         return f"{_start(facts)}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
-    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
+    unknown = "; how many keep the SLO then is not known" if facts.agents is not None else ""
+    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}{unknown}"
 
 
 def _or_fewer(facts: AnswerFacts) -> str:
