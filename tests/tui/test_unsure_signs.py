@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +20,10 @@ from swarmtui.report.levels import level_table, mark_names, sign_names, slo_cell
 from swarmtui.report.text import paint
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live_model import LiveModel
+from swarmtui.tui.sessions.compare_screen import CompareScreen
 from tests.analysis.level_builders import level, summary
+from tests.analysis.test_compare_agents import quick_search
+from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame, hello
 from tests.tui.screen_text import screen_text
 
@@ -117,6 +121,24 @@ def test_curves_of_two_sessions_have_the_signs_of_both() -> None:
     busy, calm = LevelMarks(True, 2, 3, doubted=True, disturbed=True), LevelMarks(True, 4, 5)
     assert mark_names(busy, calm)[1] == "▸ most agents · ? server slowed · ▼ past it"
     assert mark_names(calm, calm)[1] == "▸ most agents · ▼ past it"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_curves_of_a_comparison_say_why_a_level_is_not_sure(
+    size: tuple[int, int], tmp_path: Path, until: Until
+) -> None:
+    ids = ("20261115-014455-3f9a", "20261115-020000-aaaa")
+    both = [quick_search(id, 4, disturbed=busy) for id, busy in zip(ids, ("the host was busy", ""), strict=True)]
+    app = SwarmApp(session_root=tmp_path / "sessions")
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: "New benchmark" in screen_text(app))
+        app.push_screen(CompareScreen(tmp_path, both, dict(zip(ids, ("before", "after"), strict=True))))
+        await until(lambda: "[1] answer" in screen_text(app))
+        if size == (80, 24):
+            await pilot.press("2")
+        await until(lambda: "[2] curves" in screen_text(app))
+        heading = next(line for line in screen_text(app).splitlines() if "[2] curves" in line)
+        assert "? server slowed" in heading, heading
 
 
 def test_a_change_that_is_not_sure_says_why() -> None:

@@ -121,7 +121,7 @@ class _Side(NamedTuple):
         """A range with both ends: `15–17`, `15`, `9 or more`, `at most 4`"""
         low, high = self.answer.low, self.answer.high
         if high is None:
-            return "no level decided" if self.is_undecided else f"{low} or more"
+            return f"{low} or more"
         if low == high:
             return f"{low}"
         return f"{low}–{high}" if low else f"at most {high}"
@@ -192,6 +192,8 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
     if reason == "no_limit":
         until = "until the host is quiet" if a.answer.disturbed and b.answer.disturbed else "is possible"
         return f"neither search found an upper limit: no comparison {until}"
+    if reason == "open_range" and (a.is_undecided or b.is_undecided):
+        return f"no level was decided {f'before; {b.range} now' if a.is_undecided else f'now; {a.range} before'}"
     if reason == "open_range":
         return f"no upper limit was found {'before' if a.high is None else 'now'}: {a.range} before, {b.range} now"
     if reason == "equal":
