@@ -100,6 +100,8 @@ def test_without_a_level_that_kept_it_so_far_the_number_is_not_known() -> None:
 
 def test_a_comparison_says_the_most_likely_number() -> None:
     said = " ".join(surfaces(undecided(2))["compare"].split())
+    pair = compare_pair(undecided(2), quick_search("20261115-020000-aaaa", 15))
+    assert pair.agents is not None and pair.agents.numbers == ("?2", "15"), "as large as the answer of each"
     assert "not known (most likely 2) → 15 Changed" in said and "15 → not known (most likely 2)" in said
 
 

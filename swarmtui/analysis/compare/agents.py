@@ -184,7 +184,7 @@ def _apart(a: _Side, b: _Side) -> bool:
 
 
 def _number(side: _Side) -> str:
-    return "".join(agents_number(side.agents, is_open=side.answer.is_open, doubtful=False))
+    return "".join(agents_number(side.agents, is_open=side.answer.is_open, doubtful=side.is_undecided))
 
 
 def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
