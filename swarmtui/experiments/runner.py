@@ -12,7 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from swarmtui.analysis.capacity.words import range_text
+from swarmtui.analysis.capacity.words import known_agents
 from swarmtui.client.session_client import ConnectionLost, StopControl, attach, running_sessions, start_session
 from swarmtui.experiments.live_knobs import LiveSettings
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed
@@ -40,7 +40,6 @@ from swarmtui.model.tuning import (
 )
 from swarmtui.numbers import rate, significant
 from swarmtui.sessions.documents import read_saved_summary
-from swarmtui.text import count_noun
 
 _POLL_S = 0.1
 _END_TIMEOUT_S = 10.0
@@ -402,8 +401,7 @@ def result_line(row: Start) -> str:
         return f"{text}: failed: {row.reason}"
     parts = []
     if row.agents is not None:
-        known = range_text(row.agents, row.agents_low, row.agents_high)
-        parts.append(f"{count_noun(row.agents, 'agent')}{known}")
+        parts.append(known_agents(row.agents, row.agents_low, row.agents_high, unit=True))
     parts.append(f"{rate(row.out_tps)} tok/s at C={row.c}")
     if row.ttft_s is not None or not auto:
         parts.append(f"TTFT {significant(row.ttft_s, 3)} s")

@@ -382,7 +382,7 @@ def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_
     assert now is not None and now.counted == "again 36 of 38"
     view = levels_view(levels, None, (), "", (), *live.marked_by, now=now)
     assert [row[0].text for row in view.table.rows] == (["▸20", "?22", "24"] if is_open else ["20", "▸22", "▼24"])
-    assert ("? not sure yet" in view.marks[0]) == is_open and "slowed" not in view.marks[0]
+    assert ("? not sure: measured again now" in view.marks[0]) == is_open and "slowed" not in view.marks[0]
     # What slows the server down proves nothing, and the search has its own verdict at the end of the visit.
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     for other in (msgspec.structs.replace(shown, quality=(busy,)), msgspec.structs.replace(shown, run=2)):

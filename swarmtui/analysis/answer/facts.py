@@ -9,7 +9,7 @@ import msgspec
 from swarmtui.analysis.answer.commands import same_target
 from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.scaling import best_level, headline_level, open_loop_sentence
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.flags import level_without_server
@@ -107,7 +107,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
     `power_effect` is what the best power limit of a tune does, or the lowest one if none is worth it. `change`
-    is that since another session.
+    is that since another session, `left_out` a flag that was advised there.
     """
 
     levels: int = 0
@@ -190,7 +190,13 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     eager: str | None = None
     power_effect: PowerEffect | None = None
     change: ServerChange | None = None
+    left_out: LeftOutFlag | None = None
     command_endpoint: str = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no level is shown to keep the SLO, none to miss it, and not even the lowest one kept it so far."""
+        return self.agents == self.low == 0 and self.high is None
 
 
 def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerState]) -> AnswerFacts:

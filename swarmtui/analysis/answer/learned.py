@@ -13,7 +13,7 @@ from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.steps import forecast_agents, writes_clause
 from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
 from swarmtui.analysis.compare.differences import changed_settings, flag_differences, options_text, server_differences
 from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts
 from swarmtui.model.answer import Answer, NextStep, SlotsForecast
@@ -114,9 +114,14 @@ def learned_steps(change: SlotsChange) -> tuple[NextStep, ...]:
     return tuple(steps)
 
 
-def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextStep, ...]:
-    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots."""
-    facts = AnswerFacts(change=found)
+def decide_first(
+    found: ServerChange | None, left_out: LeftOutFlag | None, steps: Sequence[NextStep]
+) -> tuple[NextStep, ...]:
+    """Say first what to do about a change that is not known to help, or was not made as advised.
+
+    Then no next flag is advised, nor more slots.
+    """
+    facts = AnswerFacts(change=found, left_out=left_out)
     said = rows_said("change", facts)
     if not said:
         return tuple(steps)

@@ -92,14 +92,15 @@ def _price(facts: AnswerFacts) -> tuple[str, str]:
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
-    """Say how many agents there are if the total does not grow; nothing else is known about them."""
+    """Say how many agents there are if the total does not grow; else that nothing is known about them."""
     price, condition = _price(facts)
     memory = "memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
     if_ = " and ".join(filter(None, (condition, memory)))
     found = _forecast(facts)
     if found is not None and found.agents_shared is not None:
         return f"{_start(facts)}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
-    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
+    unknown = "; how many keep the SLO then is not known" if facts.agents is not None else ""
+    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}{unknown}"
 
 
 def _or_fewer(facts: AnswerFacts) -> str:
@@ -157,8 +158,10 @@ def _is_wide(facts: AnswerFacts, share: float) -> bool:
 
     One that is disturbed would be as uncertain.
     """
-    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.disturbed is not None:
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or facts.disturbed is not None:
         return False
+    if not facts.agents:
+        return facts.is_undecided
     if facts.c is None and facts.at_highest:
         return False  # more agents say more
     if facts.varies is not None and facts.low == facts.agents and facts.high is not None:
@@ -203,7 +206,7 @@ STEPS = (
     AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
         lambda f: "measure again", evidence=lambda f: f.disturbed or ""),
     AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
-        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
+        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None and not f.is_undecided,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s"),
     AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
         lambda f: "a surer search first (some minutes), as the number is not sure",

@@ -12,13 +12,13 @@ from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import (
-    KEPT,
     SLO_SIGNS,
     column_meanings,
     first_tokens_over,
     level_table,
-    mark_names,
+    sign_names,
     slo_cells,
+    unsure_names,
     visit_texts,
 )
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
@@ -54,9 +54,10 @@ class LevelsView(NamedTuple):
     next one; after the end, those that are marked. `pinned` are the rows to show, the first one above all: the running
     level, the best one and the first past it; after the end, those that are `compared` with a baseline come next. The
     baseline has the rows `measured_before` as well.
-    `marks` explains the signs, in several versions from long to short. Where there is no room for all remarks,
-    `by_kind` has one line for each kind, `grouped` a few words; they are dim unless requests failed or the answer is
-    in doubt. `visits` are what stands for the count of a row whose visits were not alike, from long to short.
+    `marks` explains the signs, in several versions from long to short, `unsure` only why levels are not sure. Where
+    there is no room for all remarks, `by_kind` has one line for each kind, `grouped` a few words; they are dim unless
+    requests failed or the answer is in doubt. `visits` are what stands for the count of a row whose visits were not
+    alike, from long to short.
     """
 
     table: Table
@@ -65,6 +66,7 @@ class LevelsView(NamedTuple):
     compared: tuple[int, ...]
     measured_before: tuple[int, ...]
     marks: tuple[str, ...]
+    unsure: str
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
     by_kind: tuple[Sentence, ...]
@@ -127,13 +129,10 @@ def levels_view(
     measured_before = tuple(loads.index(level.offered_load) for level in levels if level.key in before)
     complete = all(level.has_complete_run for level in levels)
     partial = "○ so far" if provisional else "" if complete else "○ incomplete"
-    judged = {KEPT[one.kept] for one in goodput} if search is None else {*map(search.shown_state, search.levels)}
-    near = met and judged & {"just kept", "just missed"}
-    close = ("✓? ✖? close to the limit", "✓? ✖? close") if near else ("", "")
-    is_unsure = "unsure" in judged and met is not None and not marks.doubted
-    unsure = ("? not sure: too few requests, or visits differ", "? not sure") if is_unsure else ("", "")
     by_load = visit_texts(search)
-    names = mark_names(marks) if levels or provisional else ("", "")
+    judged = goodput if met is not None else ()
+    signs = sign_names(marks, judged, search, partial) if levels or provisional else ()
+    unsure = unsure_names(marks, judged, search)[-1] if signs else ""
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     doubted = answer is not None and answer.quality == "doubtful"
@@ -147,7 +146,8 @@ def levels_view(
         tuple(loads.index(load) for load in (running, marks.best, marks.past) if load in loads),
         measured_before if answer is not None else (),
         measured_before,
-        tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
+        signs or (partial,),
+        unsure,
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*border, *refused, *single),
         (*border, *refused, *(Sentence(text, code) for text in remarks(levels, alarms=False))),
@@ -292,7 +292,10 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         cuts = [f"{cut}: {self.keys_alone}" for cut in _left_out(part_text(shown, total), unsaid)] or [""]
         # Signs are explained rather than that there are remarks, which change nothing.
         notes = [" · ".join(filter(None, (marks, cut))) for cut in cuts for marks in view.marks]
-        note = longest_fit((*notes, *cuts), width - 19)
+        # Nothing else may say why a level is not sure; the keys for other rows are in the help.
+        part = part_text(shown, total)
+        whys = [*([f"{view.unsure} · {part}"] if part else []), view.unsure] if view.unsure else []
+        note = longest_fit((*notes, *whys, *cuts), width - 19)
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
