@@ -257,15 +257,15 @@ def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
 
 
 def _graph_problems(graph: Graph, source: str) -> Iterator[BadInput]:
-    known = {node.id: node for node in graph.tasks}
-    if len(known) < len(graph.tasks):
-        yield BadInput("duplicate id; use copies to repeat a task", source=source, key="tasks.id")
+    known = [node.id for node in graph.tasks]
     for index, node in enumerate(graph.tasks):
         key = f"tasks[{index}].after"
+        if node.id in known[:index]:
+            yield BadInput("duplicate id; use copies to repeat a task", source=source, key=f"tasks[{index}].id")
         for name in node.after:
             if name not in known:
                 yield BadInput(f"no task named {name}", source=source, key=key)
-        unlisted = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
+        unlisted = [name for name in dict.fromkeys(known) if f"{{{name}}}" in node.text and name not in node.after]
         for name in unlisted:
             yield BadInput(f"uses {{{name}}} but does not list it in after", source=source, key=f"tasks[{index}].text")
     cycle = _find_cycle({node.id: [name for name in node.after if name in known] for node in graph.tasks})
