@@ -20,7 +20,7 @@ def same_target(summary: Summary) -> str:
         # It has another address each time.
         address = simulator_address(summary.servers[0].flags if summary.servers else None)
     options = {
-        "--workload": session.workload if session.workload != DEFAULT_WORKLOAD else None,
+        "--workload": session.workload_file or (session.workload if session.workload != DEFAULT_WORKLOAD else None),
         "--slo": session.plan.slo if session.plan.slo != DEFAULT_SLO else None,
     }
     given = "".join(f" {name} {shlex.quote(value)}" for name, value in options.items() if value)
