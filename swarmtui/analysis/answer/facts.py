@@ -190,7 +190,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     eager: str | None = None
     power_effect: PowerEffect | None = None
     change: ServerChange | None = None
-    command_endpoint: str = ""
+    command_endpoint: str | None = ""
 
 
 def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerState]) -> AnswerFacts:
