@@ -219,8 +219,7 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
 
 def session_curves(summary: Summary) -> tuple[Chart, Chart]:
     """Return the picture of a saved session."""
-    limits = summary.speed_of_light.levels if summary.speed_of_light else ()
-    limit = ((level.c, level.expected_tps) for level in limits)
+    limit = summary.speed_of_light.expected if summary.speed_of_light else ()
     slo = summary.answer.slo if summary.answer else ""
     return curve_charts(summary.levels, summary_marks(summary), limit=limit, slo=slo)
 

@@ -22,7 +22,7 @@ from swarmtui.tui.input_line import TextField
 from swarmtui.tui.keys import GROUPS, Action
 from swarmtui.tui.lines import Line, LineWidget, cell_width, ljust, wrap
 from swarmtui.tui.live.panels import PANELS
-from swarmtui.tui.pick_list import PickList
+from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.themes import SWARM, THEMES, keep_theme
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ class QuitDialog(ModalScreen[str]):
         question, stop, detach, back = self._texts
         with Vertical(classes="box"):
             yield Static(question, markup=False)
-            yield PickList([
-                ("stop", stop),
-                ("detach", detach),
-                ("back", f"esc  {back}"),
-            ])  # fmt: skip
+            yield PickList([PickItem("stop", stop), PickItem("detach", detach), PickItem("back", f"esc  {back}")])
 
     def on_option_list_option_selected(self) -> None:
         self.dismiss(self.query_one(PickList).picked)
@@ -162,10 +158,9 @@ class ThemeDialog(ModalScreen[None]):
         others = sorted(name for name in self.app.available_themes if name not in THEMES)
         known = self.app.available_themes
         texts = THEMES | {name: "dark" if known[name].dark else "light" for name in others}
-        width = max(map(len, texts))
         with Vertical(classes="box", id="theme-box"):
             yield Static("Theme", markup=False)
-            items = PickList([(name, f"{name:<{width}}  {text}") for name, text in texts.items()])
+            items = PickList(PickItem(name, name, text) for name, text in texts.items())
             items.pick(self._before)
             yield items
             yield ThemeSample()

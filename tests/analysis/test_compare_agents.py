@@ -369,6 +369,12 @@ def test_a_search_is_repeated_as_it_was(budget_s: float | None, state: Literal["
     assert command_again(found).startswith(f"swarmtui {command} http")
 
 
+def test_the_command_of_a_search_names_the_file_of_its_workload() -> None:
+    found = search("20261115-014455-3f9a", 2, answered(5, 4, 6), 100)
+    session = msgspec.structs.replace(found.session, workload="mine", workload_file="/home/me/my work.toml")
+    assert " --workload '/home/me/my work.toml'" in command_again(msgspec.structs.replace(found, session=session))
+
+
 def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:
     steps = [NextStep(code="slots", sentence=f"--parallel {slots}") for slots in (4, 8)]
     older, newer = (

@@ -191,7 +191,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     power_effect: PowerEffect | None = None
     change: ServerChange | None = None
     left_out: LeftOutFlag | None = None
-    command_endpoint: str = ""
+    command_endpoint: str | None = ""
 
     @property
     def is_undecided(self) -> bool:

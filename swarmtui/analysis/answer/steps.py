@@ -169,16 +169,20 @@ def _is_wide(facts: AnswerFacts, share: float) -> bool:
     return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
 
 
+def _command(facts: AnswerFacts, what: str, more: str = "") -> str:
+    return "" if facts.command_endpoint is None else f"swarmtui {what}{facts.command_endpoint}{more}"
+
+
 def _higher_levels(facts: AnswerFacts) -> str:
     """A search for the cliff that found none would end at the same level again."""
     highest = facts.highest_c or 0
     how = f"--levels {2 * highest},{4 * highest}" if facts.searched_cliff else "--find-cliff"
-    return f"swarmtui run {how}{facts.command_endpoint}"
+    return _command(facts, f"run {how}")
 
 
 def _more_agents(facts: AnswerFacts) -> str:
     most = f" --max-agents {4 * (facts.highest_c or 0)}" if facts.at_highest else ""
-    return f"swarmtui capacity{facts.command_endpoint}{most}"
+    return _command(facts, "capacity", most)
 
 
 _WHY_EMPTY = "find out why answers are empty: the chat template, the stop words or the model may end them at once"
@@ -210,7 +214,7 @@ STEPS = (
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s"),
     AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
         lambda f: "a surer search first (some minutes), as the number is not sure",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+        lambda f: _command(f, "capacity")),
     AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
         lambda f: not f.doubts and _more_slots_help(f),
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
@@ -269,8 +273,8 @@ STEPS = (
         lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO", _more_agents),
     AnswerRow("next", "longer_search", ("agents", "sure"), lambda f: _is_wide(f, _WIDE) and not _is_wide(f, _UNSURE),
         lambda f: "a surer search (99 %, some minutes) narrows the number down",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+        lambda f: _command(f, "capacity")),
     AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,
         lambda f: f"how many agents have {parse_slo(DEFAULT_SLO).words()}",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+        lambda f: _command(f, "capacity")),
 )  # fmt: skip
