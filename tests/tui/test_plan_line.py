@@ -152,6 +152,15 @@ def test_a_quick_search_counts_down_to_its_deadline() -> None:
     assert header_view(session(), no_deadline, None, None).clock[-1] == "0:10, some minutes left"
 
 
+@pytest.mark.parametrize("left_s", [None, 4.0])
+def test_a_search_that_is_finishing_has_no_time_left(left_s: float | None) -> None:
+    search = msgspec.structs.replace(SEARCH, next_c=None, step=None)
+    shown = msgspec.structs.replace(searching(), search=search, left_s=left_s, left_bound="at_most")
+    view = header_view(session(), shown, None, None)
+    assert (view.phase.partition(":")[0], view.clock[-1]) == ("finishing", "0:10")
+    assert "left" not in describe_frame(shown)
+
+
 def test_a_search_says_why_it_goes_back_to_fewer_agents() -> None:
     """A level that was the answer so far was missed when it was run again."""
     above = SearchedLevel(c=16, visits=2, n=34, good=24, state="unsure", kept_visits=1, missed_visits=1)

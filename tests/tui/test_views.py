@@ -282,6 +282,22 @@ def test_notes_leave_the_quality_ok() -> None:
     assert header_view(None, seen, None, None).quality == ("● quality ok",)
 
 
+def test_quality_is_not_ok_before_it_is_judged() -> None:
+    """A doubt counts at once; before there is a line, and while one may still become a doubt, it is not judged."""
+    ok = QualityLine(code="clock", name="clock", state="ok", value="", sentence="")
+    steal = QualityLine(code="host_steal", name="steal", state="note", value="40 %", sentence="", early=True)
+    for lines in ((), (ok, steal)):
+        assert header_view(*manual(quality=lines), None, None).quality == (
+            "· quality not judged yet", "· not judged yet", "· not judged",
+        )  # fmt: skip
+    doubt = msgspec.structs.replace(ok, state="doubtful")
+    assert header_view(*manual(quality=(steal, doubt)), None, None).quality[-1] == "? not sure"
+    for width in (80, 120):
+        panel = HeaderPanel()
+        panel.view = header_view(*manual(quality=(ok, steal)), None, None)
+        assert "· not judged" in text_of(panel.draw(width, 3)[:1])
+
+
 def test_quality_is_that_of_the_worst_line() -> None:
     lines = (
         QualityLine(code="clock", name="clock", state="ok", value="", sentence=""),

@@ -120,12 +120,17 @@ def end_text(search: SearchState | None) -> str:
 _BOUNDS: dict[TimeBound, str] = {"exact": "", "about": "about ", "at_least": "at least ", "at_most": "at most "}
 
 
+def is_finishing(frame: Frame) -> bool:
+    """Whether a search has visited its last level."""
+    return frame.search is not None and frame.search.next_c is None and frame.status == "running"
+
+
 def left_text(frame: Frame) -> str:
-    """`about 2:10 left`; nothing when the rest of the plan is skipped.
+    """`about 2:10 left`; nothing when the rest of the plan is skipped, or a search has visited its last level.
 
     A search for the capacity without a deadline knows no time until a level has missed.
     """
-    if frame.status in ("stopping", "saving", "ended"):
+    if frame.status in ("stopping", "saving", "ended") or is_finishing(frame):
         return ""
     if frame.left_s is None:
         return "some minutes left" if frame.search is not None and frame.search.goal == "capacity" else ""

@@ -143,11 +143,6 @@ def level_text(frame: Frame) -> str:
     return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request')}"
 
 
-def is_finishing(frame: Frame) -> bool:
-    """Whether a search has visited its last level."""
-    return frame.search is not None and frame.search.next_c is None and frame.status == "running"
-
-
 def _plan_chip(
     at: float, done: bool, running: bool, frame: Frame, requested_c: int | None, judged: Span | None = None
 ) -> Chip:
