@@ -295,7 +295,7 @@ def test_quality_is_not_ok_before_it_is_judged() -> None:
     for width in (80, 120):
         panel = HeaderPanel()
         panel.view = header_view(*manual(quality=(ok, steal)), None, None)
-        assert "· not judged" in text_of(panel.draw(width, 3)[:1])
+        assert "not judged" in text_of(panel.draw(width, 3)[:1])
 
 
 def test_quality_is_that_of_the_worst_line() -> None:
@@ -486,7 +486,12 @@ def test_a_level_is_shown_before_it_is_measured_completely() -> None:
     narrow = text_of(table_lines(view.table, 30)).splitlines()
     assert all(len(line) <= 30 for line in narrow)
     assert [line.split()[0] for line in narrow] == ["C", "○1", "○2"] and "TTFT" in narrow[0]
-    assert all("○ so far" in marks for marks in view.marks)
+    assert [marks.split()[-2:] for marks in view.marks] == [["measured", "now"], ["○", "now"]]
+    # The first one has its requests, and waits for its figures; the second one was left early.
+    left = (provisional(1, 4, 4, 60.0), *found[1:], provisional(4, 3, 8, 90.0))
+    later = levels_view((), provisional=left, now=LevelNow(4, "measuring", ""))
+    assert [row[0].text for row in later.table.rows] == ["1", "◇2", "○4"]
+    assert later.marks[0].endswith("○ measured now · ◇ ended early")
     (curve,) = curve_view((), (), "", "no level yet", found).charts[0].series
     assert curve.points == ((1, 60), (2, 90)) and curve.hollow == {1, 2}
     assert curve_view((), (), "", "no level yet").empty == "no level yet"
@@ -532,14 +537,12 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     )
     so_far = ProvisionalLevel(c=4, done=3, of=8, out_tps=80.0, per_stream_tps=20.0, ttft_s=0.1)
     search = SearchState(goal="capacity", low=1, high=2, levels=found)
-    table = levels_view(
-        [level(1), level(2)], provisional=(so_far,), search=search, now=LevelNow(4, "", "… 2 of 3")
-    ).table
+    table = levels_view([level(1), level(2)], provisional=(so_far,), search=search, now=LevelNow(4, "", "2 of 3")).table
     ids = [column.id for column in table.columns]
     assert "n" not in ids, "there is one count for each level"
     at = ids.index("slo")
     assert [(row[at].text, row[at].code) for row in table.rows] == [
-        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("… 2 of 3", "partial"),
+        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("2 of 3", "partial"),
     ]  # fmt: skip
 
 
@@ -620,7 +623,7 @@ async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> Non
         SearchedLevel(c=c, visits=1, n=8, good=8 if c < 3 else 0, state="unsure" if c == 2 else "missed")
         for c in range(2, 10)
     )
-    search = SearchState(goal="capacity", low=2, high=3, next_c=4, step="decide", levels=found)
+    search = SearchState(goal="capacity", low=2, at_least=2, high=3, next_c=4, step="decide", levels=found)
     levels = tuple(level(c) for c in range(2, 10))
     seen = msgspec.structs.replace(frame(4), search=search, levels=levels, provisional=())
     app = SwarmApp(source=RecordingSource(model_of(seen)))

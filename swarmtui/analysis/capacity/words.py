@@ -191,6 +191,9 @@ def with_outlook(frame: Frame) -> Frame:
         msgspec.structs.replace(level, state="unsure") if level is best else level for level in search.levels
     )
     opened = msgspec.structs.replace(search, low=max(below, default=None), high=best.c, levels=levels)
+    if search.at_least == best.c:
+        kept = (level.c for level in levels if level.c < best.c and level.state == "kept")
+        opened = msgspec.structs.replace(opened, at_least=max(kept, default=None), withdrawn=best.c)
     return msgspec.structs.replace(frame, search=opened)
 
 

@@ -13,7 +13,6 @@ from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import (
     KEPT,
-    SLO_SIGNS,
     column_meanings,
     first_tokens_over,
     level_table,
@@ -105,6 +104,7 @@ def levels_view(
     `slo` says about the levels of an ended session.
     """
     marks = level_marks(levels, slots, answer, search)
+    running = now.load if now is not None else None
     met = slo_cells(goodput, search)
     if search is not None and search.goal == "capacity":
         met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
@@ -112,7 +112,16 @@ def levels_view(
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
     over = first_tokens_over(levels, goodput, slo)
     table = level_table(
-        levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over, search=search
+        levels,
+        tasks,
+        baseline,
+        provisional,
+        marks,
+        growing=answer is None,
+        slo=met,
+        over=over,
+        search=search,
+        running=running,
     )
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]
@@ -122,11 +131,8 @@ def levels_view(
     table, loads = table._replace(rows=tuple(row for _, row in ordered)), [load for load, _ in ordered]
     newest = loads.index(begun[-1]) if begun else 0
     marked = [at for at, load in enumerate(loads) if load in (marks.best, marks.past)] if answer else []
-    running = now.load if now is not None else None
     before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
     measured_before = tuple(loads.index(level.offered_load) for level in levels if level.key in before)
-    complete = all(level.has_complete_run for level in levels)
-    partial = "○ so far" if provisional else "" if complete else "○ incomplete"
     judged = {KEPT[one.kept] for one in goodput} if search is None else {*map(search.shown_state, search.levels)}
     near = met and judged & {"just kept", "just missed"}
     close = ("✓? ✖? close to the limit", "✓? ✖? close") if near else ("", "")
@@ -134,6 +140,10 @@ def levels_view(
     unsure = ("? not sure: too few requests, or visits differ", "? not sure") if is_unsure else ("", "")
     by_load = visit_texts(search)
     names = mark_names(marks) if levels or provisional else ("", "")
+    signs = {row[0].code for row in table.rows}
+    under_way = ("○ measured now", "○ now") if "partial" in signs and provisional else ("", "")
+    incomplete = ("◇ ended early", "◇ early") if "incomplete" in signs else ("", "")
+    open_ones = ("… kept so far", "… so far") if "so far" in judged and met is not None else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     doubted = answer is not None and answer.quality == "doubtful"
@@ -147,7 +157,10 @@ def levels_view(
         tuple(loads.index(load) for load in (running, marks.best, marks.past) if load in loads),
         measured_before if answer is not None else (),
         measured_before,
-        tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
+        tuple(
+            " · ".join(filter(None, version))
+            for version in zip(names, under_way, incomplete, open_ones, close, unsure, strict=True)
+        ),
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*border, *refused, *single),
         (*border, *refused, *(Sentence(text, code) for text in remarks(levels, alarms=False))),
@@ -214,11 +227,10 @@ def level_now(frame: Frame | None) -> LevelNow | None:
         return None
     counts = judged_so_far(frame)
     known = frame.search.level(frame.c) if frame.search is not None else None
-    sign = SLO_SIGNS["so far"][0]
-    counted = "" if counts is None else f"{sign} {counts[0]} of {counts[1]}" if counts[1] else sign
+    doing = "measuring" if frame.begun is None else "warming up"
+    counted = "" if counts is None else f"{counts[0]} of {counts[1]}" if counts[1] else doing
     if counted and known is not None:
         counted = f"{AGAIN} {known.good or 0} of {known.n}"
-    doing = "measuring" if frame.begun is None else "warming up"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, counted)
 
 

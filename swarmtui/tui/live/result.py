@@ -171,7 +171,7 @@ def _finding(frame: Frame | None) -> str:
 
 def _bracket(search: SearchState) -> str:
     doubt = {level.c: f" ({words})" for level in search.levels if (words := doubt_words(level))}
-    kept = f"kept with {count_noun(search.low, 'agent')}{doubt.get(search.low, '')}" if search.low else ""
+    kept = f"kept with at least {count_noun(search.at_least, 'agent')}" if search.at_least else ""
     missed = f"missed with {search.high}{doubt.get(search.high, '')}" if search.high is not None else ""
     return f"so far the SLO is {' and '.join(filter(None, (kept, missed))) or 'not decided at any level'}"
 
