@@ -37,7 +37,7 @@ from swarmtui.tui.lines import cell_width, scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import HeaderPanel, header_view, phase, status_line
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
-from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, LevelsPanel, level_now, levels_view
+from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
 from swarmtui.tui.live.machine import MachinePanel, MachineView
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.screen import LiveScreen
@@ -670,13 +670,26 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
     assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
 
 
-def test_the_columns_are_explained_where_several_sentences_have_room() -> None:
-    panel, shown = LevelsPanel(), []
-    panel.view = levels_view([level(c, tps=10.0 * c) for c in (1, 2, 4)])
-    for height in range(5, 16):
-        lines = ["".join(text for text, _ in line) for line in panel.draw(100, height)]
-        shown.append(sum(f"{name}: " in " ".join(lines) for name in ("tok/s", "per agent", "TTFT", "scaling")))
-    assert shown[0] == 0 and shown[-1] == 4 and 1 not in shown, shown
+@pytest.mark.parametrize(
+    ("size", "explained"),
+    [((80, 24), False), ((100, 30), False), ((120, 40), False), ((160, 45), False), ((200, 60), True)],
+)
+async def test_whether_columns_are_explained_depends_on_the_terminal_alone(
+    size: tuple[int, int], explained: bool
+) -> None:
+    """Not on the number of levels, nor on what is remarked about them: their lines do not come and go."""
+    remark = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
+    places = set()
+    for count in (1, 4, 12):
+        for flags in ((), (remark,)):
+            levels = tuple(level(c, tps=10.0 * c, flags=flags) for c in range(1, count + 1))
+            seen = msgspec.structs.replace(frame(4), levels=levels, provisional=())
+            app = SwarmApp(source=RecordingSource(model_of(seen)))
+            async with app.run_test(size=size) as pilot:
+                await pilot.pause()
+                lines = screen_text(app).splitlines()
+                places.add(next((at for at, line in enumerate(lines) if "tok/s: output of all agents" in line), None))
+    assert len(places) == 1 and (None not in places) == explained
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])

@@ -12,7 +12,7 @@ from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame, TimeBound
 from swarmtui.model.findings import KeptShare, SearchedLevel, SearchEnd, SearchState, SearchStep
-from swarmtui.numbers import clock, seconds
+from swarmtui.numbers import clock, wait_s
 from swarmtui.text import count_noun
 
 
@@ -148,14 +148,17 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
 
 
 def first_token_texts(frame: Frame) -> tuple[str, ...]:
-    """Say what decides a running level before its requests end: `oldest wait 1.4 s (limit 2 s)`."""
+    """Say what decides a running level before its requests end: `oldest wait > 1 s (limit 2 s)`.
+
+    It is the longest wait among those of the agents, in the same digits, that count.
+    """
     known = frame.first_tokens
     if known is None or frame.status != "running":
         return ()
     waits = ""
-    if known.oldest_s is not None:
+    if known.oldest_s is not None and (oldest_s := wait_s(known.oldest_s)):
         limit = time_text(known.limit_s)
-        waits = f"oldest wait {seconds(known.oldest_s, 2)}"
+        waits = f"oldest wait > {oldest_s:g} s"
         waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
     in_time = f"{count_noun(known.in_time, 'first token')} in time" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token')} late"

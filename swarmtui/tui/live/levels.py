@@ -26,6 +26,7 @@ from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
+from swarmtui.tui.live.layout import EXPLAINED, MEANINGS
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
 from swarmtui.tui.live.plan_line import AGAIN, judged_so_far
 from swarmtui.tui.tables import block_lines, table_lines
@@ -42,8 +43,6 @@ WIDTHS = {
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
-# Of the sentences about the columns.
-_LEAST_SENTENCES = 2
 
 
 class LevelsView(NamedTuple):
@@ -294,6 +293,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before remarks that change nothing.
+        legend = self._legend(view, inside, width)
+        height -= len(legend)
         room = height - 2 - len(view.alarms)
         matters = bool(view.remarks) and view.grouped.code == "note"
         room = max(1, min(len(view.pinned), height - 2), room - (matters and total > room > _FEW_ROWS))
@@ -309,7 +310,17 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
-        return [*lines, *_legend(_meanings(table, inside), width, height - len(lines))]
+        # It stands at the lower edge, whatever is above it.
+        return [*lines, *([[]] * (height - len(lines)) if legend else []), *legend]
+
+    def _legend(self, view: LevelsView, inside: int, width: int) -> list[Line]:
+        """Explain the first columns where the terminal is high enough, whatever levels there are."""
+        if not self.is_attached or self.app.size.height < EXPLAINED:
+            return []
+        sentences = _meanings(view.table._replace(rows=()), inside)
+        versions = (". ".join(sentences[:end]) for end in range(len(sentences), 0, -1))
+        legends = (block_lines([Sentence(text, "detail")], width) for text in versions)
+        return next((lines for lines in legends if len(lines) <= MEANINGS), [])
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> range:
         """The rows that fit: those that were chosen, else those around the pinned ones."""
@@ -330,12 +341,3 @@ def _meanings(table: Table, width: int) -> list[str]:
     return column_meanings(
         table, {column.id: title for column, title in zip(layout.columns, layout.titles, strict=True)}
     )
-
-
-def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
-    """As many sentences about the columns as have room, at least `_LEAST_SENTENCES`: one alone looks like a remark."""
-    for end in range(len(sentences), _LEAST_SENTENCES - 1, -1):
-        lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
-        if len(lines) <= room:
-            return lines
-    return []
