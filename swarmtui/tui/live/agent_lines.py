@@ -24,6 +24,9 @@ _BLANK_TEXTS = {
 }  # fmt: skip
 
 
+_UNCOUNTED = "warm-up: not counted"
+
+
 class StreamLine(NamedTuple):
     agent: int
     sign: str
@@ -44,8 +47,7 @@ class StreamLine(NamedTuple):
     @property
     def without_text(self) -> str:
         """What stands for the text of an agent that has none."""
-        text = _BLANK_TEXTS.get(self.state, "")
-        return text if self.counts else f"{text}, not counted"
+        return _BLANK_TEXTS.get(self.state, "") if self.counts else _UNCOUNTED
 
 
 class StreamColumns(NamedTuple):
