@@ -168,7 +168,7 @@ def _curve(name: str, hue: ChartHue, values: Iterable[tuple[float, float | None]
 
 
 def _so_far(hue: ChartHue, values: Iterable[tuple[float, float | None]]) -> ChartSeries:
-    series = _curve("so far", hue, ((x, None if y is None else _rounded(y)) for x, y in values))
+    series = _curve("measured now", hue, ((x, None if y is None else _rounded(y)) for x, y in values))
     return series._replace(stroke="points", hollow=frozenset(at for at, _ in series.points))
 
 

@@ -317,7 +317,7 @@ _FIGURES: tuple[tuple[str, str, str, tuple[int, ...]], ...] = (
 # The signs of levels, in the line of the plan, the curve and the table.
 _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("▸", "the level to choose: the most agents that keep the SLO; without one, the lowest C with 95 % of the most "
-     "tok/s before a cliff. In the line of the plan: the level that is running", (1, 4)),
+     "tok/s before a cliff. While a search runs: at least this many agents are shown to keep it", (1, 4)),
     ("▼", "the first level past it, which misses the SLO; without one, the cliff: three times the TTFT for less than "
      "half of the ideal gain in tok/s", (1, 4)),
     ("✓", "the SLO is kept; without one, the level is measured", (4,)),
@@ -326,10 +326,10 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
      (1, 4)),
     ("✓? ✖?", "kept, or missed, but so close to a limit that another minute may be otherwise", (4,)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
-    ("…", "so far: more requests, or the levels that follow, decide it", (4,)),
-    ("○", "a level so far, or one that ended early: it is not compared with the others; in a curve also one with too "
-     "few requests to stand for the level; in the heat map: waiting",
-     (1, 2, 4)),
+    ("…", "kept so far: more requests, or the levels that follow, decide it", (4,)),
+    ("○", "the level that is measured now: its figures are those so far", (1, 4)),
+    ("◇", "a level that ended early: it is not compared with the others; in a curve also one with too few requests to "
+     "stand for the level", (1, 4)),
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame, TimeBound
 from swarmtui.model.findings import Goodput, KeptShare, SearchedLevel, SearchEnd, SearchState, SearchStep
-from swarmtui.numbers import clock, seconds
+from swarmtui.numbers import clock, wait_s
 from swarmtui.text import count_noun
 
 
@@ -161,12 +161,17 @@ def end_text(search: SearchState | None) -> str:
 _BOUNDS: dict[TimeBound, str] = {"exact": "", "about": "about ", "at_least": "at least ", "at_most": "at most "}
 
 
+def is_finishing(frame: Frame) -> bool:
+    """Whether a search has visited its last level."""
+    return frame.search is not None and frame.search.next_c is None and frame.status == "running"
+
+
 def left_text(frame: Frame) -> str:
-    """`about 2:10 left`; nothing when the rest of the plan is skipped.
+    """`about 2:10 left`; nothing when the rest of the plan is skipped, or a search has visited its last level.
 
     A search for the capacity without a deadline knows no time until a level has missed.
     """
-    if frame.status in ("stopping", "saving", "ended"):
+    if frame.status in ("stopping", "saving", "ended") or is_finishing(frame):
         return ""
     if frame.left_s is None:
         return "some minutes left" if frame.search is not None and frame.search.goal == "capacity" else ""
@@ -184,14 +189,17 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
 
 
 def first_token_texts(frame: Frame) -> tuple[str, ...]:
-    """Say what decides a running level before its requests end: `oldest wait 1.4 s (limit 2 s)`."""
+    """Say what decides a running level before its requests end: `oldest wait > 1 s (limit 2 s)`.
+
+    It is the longest wait among those of the agents, in the same digits, that count.
+    """
     known = frame.first_tokens
     if known is None or frame.status != "running":
         return ()
     waits = ""
-    if known.oldest_s is not None:
+    if known.oldest_s is not None and (oldest_s := wait_s(known.oldest_s)):
         limit = time_text(known.limit_s)
-        waits = f"oldest wait {seconds(known.oldest_s, 2)}"
+        waits = f"oldest wait > {oldest_s:g} s"
         waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
     in_time = f"{count_noun(known.in_time, 'first token')} in time" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token')} late"
@@ -227,6 +235,9 @@ def with_outlook(frame: Frame) -> Frame:
         msgspec.structs.replace(level, state="unsure") if level is best else level for level in search.levels
     )
     opened = msgspec.structs.replace(search, low=max(below, default=None), high=best.c, levels=levels)
+    if search.at_least == best.c:
+        kept = (level.c for level in levels if level.c < best.c and level.state == "kept")
+        opened = msgspec.structs.replace(opened, at_least=max(kept, default=None), withdrawn=best.c)
     return msgspec.structs.replace(frame, search=opened)
 
 
