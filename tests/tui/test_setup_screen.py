@@ -333,6 +333,30 @@ async def test_the_cursor_is_on_the_first_server_that_of_the_last_run_or_else_th
         await until(lambda: listed_servers(app) == list(zip(" › ", ports, strict=True)))
 
 
+@pytest.mark.parametrize("keys", [("down", "ctrl+r"), ("question_mark", "escape")])
+async def test_a_server_that_went_away_keeps_the_cursor(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    """Its user restarts it: Enter must not send load to another server, found by ^r or behind a closed help."""
+    first, second, ann = (
+        msgspec.structs.replace(found_server(2), url=f"http://127.0.0.1:{port}", user=user)
+        for port, user in ((1, ""), (2, ""), (9, "ann"))
+    )
+    gone = second if "down" in keys else first
+    found = [first, second, ann]
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: tuple(found))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: listed_servers(app) == [("›", "1"), (" ", "2"), (" ", "9")])
+        await pilot.press(keys[0])
+        found.remove(gone)
+        await pilot.press(keys[1])
+        await until(lambda: f"› {gone.url.removeprefix('http://')}  recent, not running" in screen_text(app))
+        found.append(gone)
+        await pilot.press("question_mark", "escape")
+        await until(lambda: ("›", gone.url[-1]) in listed_servers(app))
+
+
 async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
