@@ -667,6 +667,13 @@ async def test_the_picked_item_is_marked_without_colours(tmp_path: Path, until: 
 async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     shutil.copytree(RECORDED, root)
+    # A probe since then answers nothing.
+    probe = root / "20261116-000000-aaaa"
+    shutil.copytree(RECORDED / "20261115-030328-7ec6", probe)
+    first, _, rest = (probe / "journal.jsonl").read_bytes().partition(b"\n")
+    entry = msgspec.json.decode(first)
+    entry["session"] |= {"id": probe.name, "series": {"kind": "probe", "name": "x"}}
+    (probe / "journal.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n" + rest)
     for directory in root.iterdir():
         write_summary(directory)
     config = Config(defaults=Defaults(endpoint="sim:qwen36-27b-2x"))
@@ -676,6 +683,7 @@ async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_p
         assert "; 0 opens it" in screen_text(app)
         await pilot.press("0")
         await until(lambda: isinstance(app.screen, SavedScreen) and "[7] result" in screen_text(app))
+        assert probe.name not in screen_text(app)
         await pilot.press("escape")
         await until(lambda: "New benchmark" in screen_text(app))
         # Another endpoint has no result yet.
