@@ -67,8 +67,8 @@ def show(session: str, as_json: bool, root: Path) -> None:
     """Show one session: its levels, checks and events.
 
     SESSION is an id, the beginning or end of one, `last` for the last one that measured a level, or `last~1` for the
-    complete one before it of the same endpoint and kind. Sessions of `ab` and `tune` are never the last one, unless
-    there are no others.
+    complete one before it of the same endpoint and kind. Sessions of `ab`, `tune` and `probe` are never the last one,
+    unless there are no others.
     """
     from swarmtui.experiments.baseline import use_baseline
     from swarmtui.model.session import Summary

@@ -95,6 +95,11 @@ class SessionRow(Stored, frozen=True, kw_only=True):
         return self.kind in ("ab", "tune")
 
     @property
+    def stands_alone(self) -> bool:
+        """Whether it answers a question by itself; a run of an experiment does not, nor a probe of a history."""
+        return not self.in_experiment and self.kind != "probe"
+
+    @property
     def alike(self) -> tuple[str, str, str, int | None]:
         """What two sessions have in common if their figures can be compared."""
         return self.model, self.workload, self.kind, self.max_tokens

@@ -78,8 +78,8 @@ class LoadedSession(Stored, frozen=True, kw_only=True):
 def load_session(root: Path, which: str) -> LoadedSession:
     """Load a session by id, by a unique beginning or end of it, as `last`, as `last~2`, or as `marked`.
 
-    `last` is the last one that measured a level, and no run of an A/B test or a tune; `last~2` is the second one before
-    it that is complete and of the same endpoint and kind.
+    `last` is the last one that measured a level, and no run of an A/B test, of a tune or of probes; `last~2` is the
+    second one before it that is complete and of the same endpoint and kind.
     """
     directory = root / _resolve(root, which)
     if is_imported(directory):
@@ -369,15 +369,15 @@ def last_complete(root: Path, kind: str, url: str, model: str, embedded: bool, b
 def _newest_name(root: Path, back: int) -> str:
     """Return the newest session with a level, or without one the newest, or one before it of its endpoint and kind.
 
-    A run of an A/B test, or a start of a tune, is the last one only if there are no others.
+    A run of an A/B test, a start of a tune, or a probe is the last one only if there are no others.
     """
     names = [name for name in session_directories(root) if (root / name / JOURNAL).exists()]
     if not names:
         raise BadInput("no sessions yet", source=str(root))
     measured = ((name, row) for name in names if (row := read_row(root / name)).levels)
     newest, row = first = next(measured, (names[0], read_row(root / names[0])))
-    if row.in_experiment:
-        newest, row = next((found for found in measured if not found[1].in_experiment), first)
+    if not row.stands_alone:
+        newest, row = next((found for found in measured if found[1].stands_alone), first)
     if not back:
         return newest
     earlier = last_complete(root, row.kind, row.endpoint.partition(" ")[0], row.model, row.embedded, newest)

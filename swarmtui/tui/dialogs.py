@@ -221,7 +221,7 @@ class TooSmallScreen(Screen[None]):
 # help
 
 _KEYS = 12
-_NAMES = 16
+_NAMES = 18
 _LABEL = 16
 _RESULT = 7  # the key of its panel
 _ANSWER_TITLE = "The words of an answer"
@@ -390,7 +390,9 @@ def help_lines(actions: Sequence[Action], width: int, topic: HelpTopic = _NO_TOP
 def _meanings(title: str, rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
     lines: list[Line] = [[], *([[(f" {title}", "title")]] if title else [])] if rows else []
     for name, meaning in rows:
-        lines += _beside([(f"  {ljust(name, _NAMES)}", "bold")], meaning, width)
+        beside = name if cell_width(name) < _NAMES else ""
+        lines += [[(f"  {name}", "bold")]] if not beside else []
+        lines += _beside([(f"  {ljust(beside, _NAMES)}", "bold")], meaning, width)
     return lines
 
 

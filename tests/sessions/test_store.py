@@ -244,11 +244,11 @@ def test_before_the_last_are_complete_sessions_of_the_same_endpoint_and_kind(tmp
 
 def test_runs_of_an_experiment_are_the_last_session_only_if_there_are_no_others(tmp_path: Path) -> None:
     """They are one line of the list, and single ones say little."""
-    own, a, b, tuned = (f"20261115-00000{number}-aaaa" for number in range(4))
-    ab, tune = ({"series": {"kind": kind, "name": "x"}} for kind in ("ab", "tune"))
+    own, a, b, tuned, probe = (f"20261115-00000{number}-aaaa" for number in range(5))
+    ab, tune, probes = ({"series": {"kind": kind, "name": "x"}} for kind in ("ab", "tune", "probe"))
     save_copies(tmp_path, {a: ab, b: ab})
     assert [load_session(tmp_path, name).directory.name for name in ("last", "last~1")] == [b, a]
-    save_copies(tmp_path, {own: {}, tuned: tune})
+    save_copies(tmp_path, {own: {}, tuned: tune, probe: probes})
     assert load_session(tmp_path, "last").directory.name == own
 
 

@@ -116,6 +116,9 @@ def test_help_cuts_no_line_at_80_columns(context: KeyContext) -> None:
         text = " ".join(text_of(lines).split())
         assert all(action.tooltip in text for action in actions) and all(row[1] in text for row in topic.rows)
         assert text.count("four runs of both, or longer searches, decide") == 1, "nothing is explained twice"
+        shown = [text_of([line]) for line in lines]
+        for name, _ in topic.rows:
+            assert any(f"{line} ".startswith(f"  {name} ") for line in shown), "no name is cut, or touches its meaning"
 
 
 async def test_help_of_a_run_has_each_key_once_with_what_it_does_now(until: Until) -> None:

@@ -341,6 +341,30 @@ async def test_the_cursor_is_on_the_first_server_that_of_the_last_run_or_else_th
         await until(lambda: listed_servers(app) == list(zip(" › ", ports, strict=True)))
 
 
+@pytest.mark.parametrize("keys", [("down", "ctrl+r"), ("question_mark", "escape")])
+async def test_a_server_that_went_away_keeps_the_cursor(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    """Its user restarts it: Enter must not send load to another server, found by ^r or behind a closed help."""
+    first, second, ann = (
+        msgspec.structs.replace(found_server(2), url=f"http://127.0.0.1:{port}", user=user)
+        for port, user in ((1, ""), (2, ""), (9, "ann"))
+    )
+    gone = second if "down" in keys else first
+    found = [first, second, ann]
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: tuple(found))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: listed_servers(app) == [("›", "1"), (" ", "2"), (" ", "9")])
+        await pilot.press(keys[0])
+        found.remove(gone)
+        await pilot.press(keys[1])
+        await until(lambda: f"› {gone.url.removeprefix('http://')}  recent, not running" in screen_text(app))
+        found.append(gone)
+        await pilot.press("question_mark", "escape")
+        await until(lambda: ("›", gone.url[-1]) in listed_servers(app))
+
+
 async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(
     tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -651,6 +675,13 @@ async def test_the_picked_item_is_marked_without_colours(tmp_path: Path, until: 
 async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_path: Path, until: Until) -> None:
     root = tmp_path / "sessions"
     shutil.copytree(RECORDED, root)
+    # A probe since then answers nothing.
+    probe = root / "20261116-000000-aaaa"
+    shutil.copytree(RECORDED / "20261115-030328-7ec6", probe)
+    first, _, rest = (probe / "journal.jsonl").read_bytes().partition(b"\n")
+    entry = msgspec.json.decode(first)
+    entry["session"] |= {"id": probe.name, "series": {"kind": "probe", "name": "x"}}
+    (probe / "journal.jsonl").write_bytes(msgspec.json.encode(entry) + b"\n" + rest)
     for directory in root.iterdir():
         write_summary(directory)
     config = Config(defaults=Defaults(endpoint="sim:qwen36-27b-2x"))
@@ -660,6 +691,7 @@ async def test_the_first_screen_says_what_was_found_last_time_and_opens_it(tmp_p
         assert "; 0 opens it" in screen_text(app)
         await pilot.press("0")
         await until(lambda: isinstance(app.screen, SavedScreen) and "[7] result" in screen_text(app))
+        assert probe.name not in screen_text(app)
         await pilot.press("escape")
         await until(lambda: "New benchmark" in screen_text(app))
         # Another endpoint has no result yet.

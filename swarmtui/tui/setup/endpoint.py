@@ -266,7 +266,10 @@ class EndpointPart(VerticalScroll):
         configured = {name: endpoint.url for name, endpoint in self.app.config.endpoints.items()}
         status = _SEARCHING if self._searching else "no server found on this host"
         above = [PickItem("", status)] if not self._found else []
-        servers = server_items(self._found, configured, self._setup.recent, searched=not self._searching)
+        # A server that went away keeps its line: Enter must not start another one instead.
+        keeps = (self.user_moved or self._settled) and "://" in endpoints.picked
+        recent = (*self._setup.recent, *([endpoints.picked] if keeps else []))
+        servers = server_items(self._found, configured, recent, searched=not self._searching)
         below = [PickItem(TYPED, "another server: its URL below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:

@@ -85,9 +85,9 @@ def naming_flags(flags: Mapping[str, str] | None, now: Mapping[str, str] | None)
 
 
 def _newest_sessions(root: Path) -> tuple[SessionRow, ...]:
-    """Return the newest sessions that have an answer."""
+    """Return the newest sessions that have an answer of their own."""
     from swarmtui.report.session_list import answer_text
     from swarmtui.sessions.index import read_row, session_directories
 
     rows = (read_row(root / name) for name in session_directories(root)[:_NEWEST])
-    return tuple(row for row in rows if row.is_complete and row.created and answer_text(row))
+    return tuple(row for row in rows if row.is_complete and row.stands_alone and row.created and answer_text(row))
