@@ -141,7 +141,7 @@ def levels_view(
     names = mark_names(marks) if levels or provisional else ("", "")
     signs = {row[0].code for row in table.rows}
     under_way = ("○ measured now", "○ now") if "partial" in signs and provisional else ("", "")
-    incomplete = ("◇ ended early", "◇ early") if "incomplete" in signs else ("", "")
+    incomplete = ("◇ incomplete", "◇ incomplete") if "incomplete" in signs else ("", "")
     open_ones = ("… kept so far", "… so far") if "so far" in judged and met is not None else ("", "")
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
