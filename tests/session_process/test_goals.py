@@ -93,11 +93,13 @@ def test_a_visit_in_which_the_server_froze_does_not_end_a_quick_search() -> None
 
 def test_a_level_in_which_the_server_froze_is_not_missed(harness: SessionHarness) -> None:
     """The search knows it as soon as the level has ended."""
-    words, thaws_at = respond_with_words(20, gap_s=0.01), list[float]()
+    words, thaws_at, beside = respond_with_words(20, gap_s=0.01), list[float](), list[int]()
 
     def freeze_once(to: ScriptedHandler, asked: ReceivedRequest) -> None:
-        """From the first requests of two agents on, none gets an answer for some time."""
-        if len(to.server.completed) > 14 and not thaws_at:
+        """Some requests of two agents, all after the pre-roll, get no answer for some time."""
+        if len(to.server.received) - len(to.server.completed) > 1:
+            beside.append(1)
+        if len(beside) > 10 and not thaws_at:
             thaws_at.append(time.monotonic() + 2.5)
         time.sleep(max(0.0, max(thaws_at, default=0.0) - time.monotonic()))
         words(to, asked)

@@ -491,7 +491,7 @@ def test_a_level_is_shown_before_it_is_measured_completely() -> None:
     left = (provisional(1, 4, 4, 60.0), *found[1:], provisional(4, 3, 8, 90.0))
     later = levels_view((), provisional=left, now=LevelNow(4, "measuring", ""))
     assert [row[0].text for row in later.table.rows] == ["1", "◇2", "○4"]
-    assert later.marks[0].endswith("○ measured now · ◇ ended early")
+    assert later.marks[0].endswith("○ measured now · ◇ incomplete")
     (curve,) = curve_view((), (), "", "no level yet", found).charts[0].series
     assert curve.points == ((1, 60), (2, 90)) and curve.hollow == {1, 2}
     assert curve_view((), (), "", "no level yet").empty == "no level yet"

@@ -138,7 +138,7 @@ def levels_view(
     judged = goodput if met is not None else ()
     codes = {row[0].code for row in table.rows}
     used = [("○ measured now", "○ now")] if "partial" in codes and provisional else []
-    used += [("◇ ended early", "◇ early")] if "incomplete" in codes else []
+    used += [("◇ incomplete", "◇ incomplete")] if "incomplete" in codes else []
     signs = sign_names(marks, judged, search, used) if levels or provisional else ()
     unsure = unsure_names(marks, judged, search)[-1] if signs else ""
     flags = [(level.name, flag) for level in levels for flag in level.flags]
