@@ -13,6 +13,7 @@ from swarmtui.analysis.answer.deciding import DECIDING
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
+from swarmtui.analysis.answer.tried import TRIED
 from swarmtui.analysis.capacity.cliff import QUEUED
 from swarmtui.analysis.capacity.words import agents_clause, range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
@@ -281,7 +282,7 @@ _POWER = (
         f"{_range(_effect(f).energy_range, 1)}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *DECIDING, *_POWER)
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *TRIED, *DECIDING, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:
