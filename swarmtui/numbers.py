@@ -73,6 +73,11 @@ def count(value: float | None) -> str:
     return MISSING if value is None else fixed(value, 0)
 
 
+def wait_s(value: float) -> float:
+    """Round down a time that still grows to tenths, from one second on to seconds: it is not painted at each frame."""
+    return float(floor(value)) if value >= 1.0 else floor(10.0 * value + 1e-9) / 10.0
+
+
 def seconds(value: float | None, digits: int = 3) -> str:
     """Format in milliseconds below one second: 48.3 ms, 180 ms, 1.23 s."""
     if value is None:

@@ -182,7 +182,9 @@ def schema(name: str | None) -> None:
     from swarmtui.model.json_schema import DOCUMENTS, json_schema
 
     if name is None:
-        echo("\n".join(f"{known:<10}{description}" for known, description in DOCUMENTS.items()))
+        from swarmtui.report.table import Facts
+
+        print_blocks([Facts(tuple(DOCUMENTS.items()))])
     else:
         echo(to_json(json_schema(name)))
 

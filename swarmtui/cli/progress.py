@@ -17,7 +17,6 @@ _BAR = 20
 _CLEAR_LINE = "\r\x1b[2K"
 _HEARTBEAT_S = 10.0
 # What a search says of the levels at both ends of its bracket.
-_BRACKETS = {"capacity": ("kept", "missed"), "cliff": ("no queue", "queues")}
 # Parts that a narrow terminal leaves out, the first one first: what is found and the time that is left stay.
 _DROP = ("waiting", "ttft", "no errors", "step", "tps")
 
@@ -141,15 +140,17 @@ def _line(parts: dict[str, str]) -> str:
 
 
 def _found(frame: Frame) -> str:
-    """The bracket of a search: `8 kept · 16 missed`, or `16 missed?` of a level that is not decided."""
+    """The bracket of a search: `at least 8 · 16 missed`, or `16 missed?` of a level that is not decided."""
     search = frame.search
     if search is None:
         return ""
-    low, high = _BRACKETS[search.goal]
     unsure = {level.c: "?" for level in search.levels if level.state == "unsure"}
-    kept = f"{search.low} {low}" if search.low else ""
-    missed = f"{search.high} {high}{unsure.get(search.high, '')}" if search.high is not None else ""
-    return " · ".join(filter(None, (kept, missed)))
+    if search.goal == "capacity":
+        low, past = f"at least {search.at_least}" if search.at_least else "", "missed"
+    else:
+        low, past = f"{search.low} no queue" if search.low else "", "queues"
+    missed = f"{search.high} {past}{unsure.get(search.high, '')}" if search.high is not None else ""
+    return " · ".join(filter(None, (low, missed)))
 
 
 def _step(frame: Frame) -> str:

@@ -311,7 +311,7 @@ def _workload(session: Session) -> str:
     from swarmtui.prompts.library import workload_digest
 
     try:
-        found = load_workload(session.workload)
+        found = load_workload(session.workload_file or session.workload)
     except BadInput:
         raise BadInput(f"workload {session.workload} is a file elsewhere: choose it on the setup screen") from None
     if workload_digest(found) != session.workload_digest:

@@ -48,11 +48,9 @@ _MAX_CANARY_DROP = 0.2
 # A power limit changes the clocks.
 _CAPPED = ("throttling", "gpu_clocks")
 _REPEATS = 2
-_NOT_ITS_FAULT = re.compile(
-    r"address already in use|EADDRINUSE|guardian process died|was killed by signal (9|15)\b|the session process|"
-    r"another server is already listening",
-    re.IGNORECASE,
-)
+# Why a start failed by no fault of its flags, and what servers print if another one has their address.
+_NOT_ITS_FAULT = ("address_taken", "guardian_died", "killed", "process_gone")
+_ADDRESS_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 
 
 class AutoRunner(Runner[TuneFile]):
@@ -152,7 +150,7 @@ class AutoRunner(Runner[TuneFile]):
 
 
 def _not_its_fault(start: Start) -> bool:
-    return any(_NOT_ITS_FAULT.search(text) for text in (start.reason, *start.log))
+    return start.reason_code in _NOT_ITS_FAULT or any(map(_ADDRESS_TAKEN.search, start.log))
 
 
 def with_answers(start: Start, summary: Summary, level: Level | None) -> Start:

@@ -85,10 +85,13 @@ def explained(pair: Pair) -> str:
     return "; ".join(filter(None, (said, agents.why)))
 
 
-def describe_changes(pair: Pair) -> str:
-    """Name the changed flags, or else everything that differs about the server and the plan, and the context."""
+def describe_changes(pair: Pair, *, context: bool = True) -> str:
+    """Name the changed flags, or else everything that differs about the server and the plan, and the context.
+
+    The `context` is left out where it is said elsewhere.
+    """
     flags = [Difference(what=option_name(item.what), before=item.before, after=item.after) for item in pair.flags]
     found = flags or [item for item in pair.differences if item.code not in CLIENT_DIFFERENCES]
-    context = context_change(pair.differences, pair.flags) if flags else None
-    longer = ["context {:,} → {:,}".format(*context)] if context else []
-    return ", ".join([*map(str, found), *longer]) or "no known change"
+    tokens = context_change(pair.differences, pair.flags) if flags and context else None
+    also = ["context {:,} → {:,}".format(*tokens)] if tokens else []
+    return ", ".join([*map(str, found), *also]) or "no known change"

@@ -22,6 +22,7 @@ from swarmtui.engines.command_line import redact_flags
 from swarmtui.experiments.server_guardian import GUARDIAN_SIGNALS, LaunchCommand
 from swarmtui.files import make_private_directory, write_file
 from swarmtui.http_client import HttpClient, RequestFailed
+from swarmtui.model.findings import Finding
 from swarmtui.model.redaction import Redactor, Secrets, is_secret_name
 from swarmtui.processes.spawn import module_command
 
@@ -36,8 +37,16 @@ _KILL_TIMEOUT_S = 1.0
 _EXIT_REPORT_S = 5.0
 
 
+# What ends a server from outside: somebody, or the kernel.
+_KILLING = (signal.SIGKILL, signal.SIGTERM)
+
+
 class ServerFailed(Exception):
-    """The server could not be started or did not become ready."""
+    """The server could not be started or did not become ready; `why` has a code."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.why = Finding(code=code, text=text)
 
 
 class Interrupted(Exception):
@@ -67,7 +76,8 @@ class ManagedServer:
     def start(self) -> float:
         """Start the server and return the seconds until it was ready."""
         if is_listening(self._launch.url):
-            raise ServerFailed(f"another server is already listening on {self._launch.url}; it was left alone")
+            text = f"another server is already listening on {self._launch.url}; it was left alone"
+            raise ServerFailed("address_taken", text)
         make_private_directory(self._log.parent)
         self._log.unlink(missing_ok=True)
         log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
@@ -98,17 +108,18 @@ class ManagedServer:
         deadline = started + within_s
         with HttpClient(stopped=lambda: self._stop.requested) as client:
             while not self._stop.requested:
-                if (reason := self.failure()) is not None:
-                    raise ServerFailed(reason)
+                if (why := self.failure()) is not None:
+                    raise ServerFailed(why.code, why.text)
                 with contextlib.suppress(RequestFailed):
                     if client.get(self._launch.ready, min(_READY_TIMEOUT_S, deadline - time.monotonic())).status < 300:
                         return time.monotonic() - started
                 if time.monotonic() > deadline:
-                    raise ServerFailed(f"not ready within {within_s:g} s: no response from {self._launch.ready}")
+                    text = f"not ready within {within_s:g} s: no response from {self._launch.ready}"
+                    raise ServerFailed("not_ready", text)
                 time.sleep(_POLL_S)
         raise Interrupted
 
-    def failure(self) -> str | None:
+    def failure(self) -> Finding | None:
         """Say how the server exited, or None; one that its command starts in the background cannot be observed."""
         if self._guardian is not None and self._guardian.stdout is not None:
             pipe = self._guardian.stdout.fileno()
@@ -117,21 +128,25 @@ class ManagedServer:
         for line in self._guardian_output.splitlines():
             event, _, rest = line.partition(" ")
             if event == "failed":
-                return f"could not be started: {redact_flags(rest)}"
+                return Finding(code="not_started", text=f"could not be started: {redact_flags(rest)}")
             if event == "exit" and not (self._launch.stop and rest == "0"):
-                return f"was killed by signal {rest[1:]}" if rest.startswith("-") else f"exited with code {rest}"
+                number = -int(rest)
+                code = "killed" if number in _KILLING else "exited"
+                return Finding(
+                    code=code, text=f"was killed by signal {number}" if number > 0 else f"exited with code {rest}"
+                )
         if "guardian died" in self._guardian_output or (self._guardian and self._guardian.poll() is not None):
-            return "its guardian process died"
+            return Finding(code="guardian_died", text="its guardian process died")
         return None
 
-    def failure_if_gone(self) -> str | None:
+    def failure_if_gone(self) -> Finding | None:
         """Like `failure()`, but wait for the report if the server no longer listens: its clients may notice first."""
         deadline = time.monotonic() + _EXIT_REPORT_S
-        while (reason := self.failure()) is None and not is_listening(self._launch.url):
+        while (why := self.failure()) is None and not is_listening(self._launch.url):
             if time.monotonic() > deadline or self._stop.requested:
                 return None
             time.sleep(_POLL_S)
-        return reason
+        return why
 
     def log_tail(self) -> tuple[str, ...]:
         try:

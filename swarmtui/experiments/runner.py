@@ -12,7 +12,7 @@ from typing import Generic, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from swarmtui.analysis.capacity.words import range_text
+from swarmtui.analysis.capacity.words import known_agents
 from swarmtui.client.session_client import ConnectionLost, StopControl, attach, running_sessions, start_session
 from swarmtui.experiments.live_knobs import LiveSettings
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed
@@ -20,6 +20,7 @@ from swarmtui.experiments.server_guardian import LaunchCommand
 from swarmtui.experiments.store import Kind, exclusive_lock, process_start_time, read_experiment, write_experiment
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput, SettingFailed, copy_fields
+from swarmtui.model.findings import Finding
 from swarmtui.model.parsing import parse_seconds
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
@@ -40,10 +41,11 @@ from swarmtui.model.tuning import (
 )
 from swarmtui.numbers import rate, significant
 from swarmtui.sessions.documents import read_saved_summary
-from swarmtui.text import count_noun
 
 _POLL_S = 0.1
 _END_TIMEOUT_S = 10.0
+_STOPPED = Finding(code="stopped", text="stopped")
+_NOTHING = Finding(code="nothing", text="nothing was measured")
 
 
 Observer = Callable[[client_protocol.SessionMessage | Summary | Start], None]
@@ -207,24 +209,26 @@ class Runner(Generic[Definition]):
         if trial.launch is not None and self._running is None:
             try:
                 self._start_server(trial, trial.launch, log, stop)
-            except (ServerFailed, Interrupted) as error:
-                return _failed(trial.start, str(error), self._log_tail()), None
+            except ServerFailed as error:
+                return _failed(trial.start, error.why, self._log_tail()), None
+            except Interrupted:
+                return _failed(trial.start, _STOPPED, self._log_tail()), None
         running = self._running
         if running is not None and running.settings is not None:
             try:
                 running.settings.apply(trial.start.flags)
             except SettingFailed as error:
-                return _failed(trial.start, str(error), error.output), None
+                return _failed(trial.start, Finding(code="setting", text=str(error)), error.output), None
 
-        def failure() -> str | None:
+        def failure() -> Finding | None:
             if time.monotonic() > deadline:
-                return f"not finished within {trial.time_limit} (cell_within)"
+                return Finding(code="time_limit", text=f"not finished within {trial.time_limit} (cell_within)")
             return running.process.failure() if running else None
 
         self._show(phase="warming up")
         series = Series(kind=self.kind, name=self._directory.name, side=trial.start.side or "")
 
-        def measure(request: RunRequest) -> tuple[Summary | None, str]:
+        def measure(request: RunRequest) -> tuple[Summary | None, Finding | None]:
             request = msgspec.structs.replace(request, series=series)
             summary, problem = _measure_session(request, stop, failure, self._on_message)
             if running is not None and not stop.requested:
@@ -279,21 +283,23 @@ class Runner(Generic[Definition]):
                     self._display.show(message)
 
 
-def _failed(start: Start, reason: str, log: tuple[str, ...], session: str = "") -> Start:
-    return msgspec.structs.replace(start, state="broken", reason=reason, log=log, session=session)
+def _failed(start: Start, why: Finding, log: tuple[str, ...], session: str = "") -> Start:
+    return msgspec.structs.replace(
+        start, state="broken", reason=why.text, reason_code=why.code, log=log, session=session
+    )
 
 
 def _result(
     start: Start,
     summary: Summary | None,
     level: Level | None,
-    problem: str,
+    problem: Finding | None,
     start_s: float | None,
     log: tuple[str, ...],
 ) -> Start:
     session = summary.session.id if summary else ""
     if problem or level is None or level.headline_tps is None:
-        return _failed(start, problem or "nothing was measured", log, session)
+        return _failed(start, problem or _NOTHING, log, session)
     energy = level.energy or Energy(seconds=0.0)
     return msgspec.structs.replace(
         start,
@@ -342,32 +348,34 @@ def _computed_prompt(level: Level) -> float | None:
 def _measure_session(
     request: RunRequest,
     stop: StopControl,
-    failure: Callable[[], str | None],
+    failure: Callable[[], Finding | None],
     on_message: Callable[[client_protocol.SessionMessage], None],
-) -> tuple[Summary | None, str]:
+) -> tuple[Summary | None, Finding | None]:
     """Run one session; return its summary, and why its plan was not completed.
 
     `failure` is called ten times per second; a reason that it returns, or a stop request, ends the run at once.
     """
     client = start_session(request, client_protocol.Subscribe(hz=4.0))
     stop.attach(client)
-    reason, message = "", None
+    why: Finding | None = None
+    message: client_protocol.SessionMessage | None = None
     try:
         while not isinstance(message, client_protocol.Ended):
             message = client.receive(_POLL_S)
             if message is not None:
                 on_message(message)
             if stop.requested:
-                reason = "stopped"
+                why = _STOPPED
                 stop.kill_if_overdue()
-            elif not reason and (reason := failure() or ""):
+            elif why is None and (why := failure()) is not None:
                 client.send(client_protocol.Stop(grace_s=0.0))
     except ConnectionLost:
-        return None, f"the session process {client.exit_description()}"
+        return None, Finding(code="process_gone", text=f"the session process {client.exit_description()}")
     finally:
         client.close()
-    problem = "" if message.ending == "done" else message.message or message.ending
-    return read_saved_summary(message.directory), reason or problem
+    if why is None and message.ending != "done":
+        why = Finding(code=message.ending, text=message.message or message.ending)
+    return read_saved_summary(message.directory), why
 
 
 def _stop_orphaned_runs(kind: str, name: str) -> int:
@@ -402,8 +410,7 @@ def result_line(row: Start) -> str:
         return f"{text}: failed: {row.reason}"
     parts = []
     if row.agents is not None:
-        known = range_text(row.agents, row.agents_low, row.agents_high)
-        parts.append(f"{count_noun(row.agents, 'agent')}{known}")
+        parts.append(known_agents(row.agents, row.agents_low, row.agents_high, unit=True))
     parts.append(f"{rate(row.out_tps)} tok/s at C={row.c}")
     if row.ttft_s is not None or not auto:
         parts.append(f"TTFT {significant(row.ttft_s, 3)} s")

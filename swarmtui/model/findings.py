@@ -235,6 +235,8 @@ class SearchState(Stored, frozen=True, kw_only=True):
 
     `visits` counts the runs. `next_c` is visited now, for the step `step`; null at the end of the search, for which
     `end` has the reason unless the answer is as narrow as it can be.
+    `low` may be kept by a few requests only. `at_least` are the agents that were shown to keep an SLO: other levels do
+    not lower it, but another visit of that level or one below it may. `withdrawn` is what it was before that.
     """
 
     goal: Literal["cliff", "capacity"]
@@ -244,6 +246,8 @@ class SearchState(Stored, frozen=True, kw_only=True):
     next_c: int | None = None
     step: SearchStep | None = None
     end: SearchEnd | None = None
+    at_least: int | None = None
+    withdrawn: int | None = None
     levels: tuple[SearchedLevel, ...] = ()
 
     def shown_state(self, level: SearchedLevel) -> ShownState:

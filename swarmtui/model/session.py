@@ -40,6 +40,7 @@ class Session(Stored, frozen=True, kw_only=True):
     `previous` is the session that this one is compared with, so that the sessions of a tuning loop form a chain. A
     session that `repeats` its plan is compared with the last one before the change, which may be an earlier one.
     `hosts` are the nodes whose workers sent the requests, empty if that was the host of the client alone.
+    `workload_file` is where the workload was read from, empty if it is built in.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Session(Stored, frozen=True, kw_only=True):
     workload_spec: dict[str, Any]
     plan: Plan
     client: ClientInfo
+    workload_file: str = ""
     hosts: tuple[Host, ...] = ()
     label: str = ""
     note: str = ""

@@ -167,3 +167,8 @@ class SpeedOfLight(Stored, frozen=True, kw_only=True):
 
     def level(self, c: int | None) -> LevelLimit | None:
         return next((level for level in self.levels if level.c == c), None)
+
+    @property
+    def expected(self) -> tuple[tuple[int, float], ...]:
+        """C and the tok/s to expect at each level where that is known."""
+        return tuple((level.c, level.expected_tps) for level in self.levels if level.expected_tps is not None)

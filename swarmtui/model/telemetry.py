@@ -363,7 +363,7 @@ class QualityLine(Stored, frozen=True, kw_only=True):
 
     A note is worth knowing, and does not affect the answer. `wrong` is a failed check of `swarmtui doctor`. `inexact`
     are the figures that may be wrong: a line is doubtful if the answer is made of one of them, else it is a note.
-    `programs` are those that made the host busy.
+    `programs` are those that made the host busy. `early`: the session runs, and too little is measured to judge it.
     """
 
     code: str
@@ -373,6 +373,7 @@ class QualityLine(Stored, frozen=True, kw_only=True):
     sentence: str
     inexact: tuple[str, ...] = ()
     programs: tuple[Program, ...] = ()
+    early: bool = False
 
 
 class HistoryPoint(Stored, frozen=True, kw_only=True, array_like=True):

@@ -217,9 +217,9 @@ class Start(Stored, frozen=True, kw_only=True):
     """One start of a server, measured in one session. Null is not measured.
 
     The configuration is `flags`, in a round of a tune, or `side`, in an A/B test. The figures are those of its highest
-    level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason` says why, and `log` has the last
-    lines of the server's output. `simulated`: power and memory are simulated. `doubts` are why it is uncertain; what
-    the runs of an A/B test even out is in `disturbances`.
+    level `c`; `runs` are the tok/s of its runs. If it is broken (failed), `reason` says why, which has a code, and
+    `log` has the last lines of the server's output. `simulated`: power and memory are simulated. `doubts` are why it is
+    uncertain; what the runs of an A/B test even out is in `disturbances`.
     `prefill_j_per_token` is the energy per prompt token, measured with answers of one token; `decode_j_per_token` is
     what is left of `j_per_token` without that of the prompts. `levels` has the figures of every level.
     An automatic tune has `step`, and the capacity, `agents`, with its range; `flags` are then what differs from the
@@ -234,6 +234,7 @@ class Start(Stored, frozen=True, kw_only=True):
     step: TuneStep | None = None
     state: Literal["done", "broken"] = "done"
     reason: str = ""
+    reason_code: str = ""
     log: tuple[str, ...] = ()
     session: str = ""
     c: int | None = None

@@ -43,20 +43,22 @@ _REPRODUCTIONS = "reproductions"
 class WorkloadFile(msgspec.Struct, frozen=True, kw_only=True):
     """A workload with its file: `source` is its name in messages, data files are relative to `base`.
 
-    `reproduction`: it is built in and reproduces a published benchmark.
+    `builtin`: it comes with swarmtui; as a `reproduction` of a published benchmark.
     """
 
     workload: Workload
     source: str
     base: Path
     text: str
+    builtin: bool = False
     reproduction: bool = False
 
 
 def find_workload(name_or_path: str) -> WorkloadFile:
-    if name_or_path in (names := _builtin_paths()):
-        return _read_builtin(names[name_or_path])
-    path = Path(name_or_path).expanduser()
+    names = _builtin_paths()
+    path = names.get(name_or_path, Path(name_or_path).expanduser())
+    if path.absolute() in names.values():
+        return _read_builtin(path)
     if path.exists():
         return _trace_workload(path) if is_trace(path) else _read(path)
     if path.suffix == ".toml" or len(path.parts) > 1:
@@ -167,7 +169,7 @@ def _with_recorded_load(found: WorkloadFile) -> WorkloadFile:
 
 
 def _read_builtin(path: Path) -> WorkloadFile:
-    return msgspec.structs.replace(_read(path), reproduction=path.parent.name == _REPRODUCTIONS)
+    return msgspec.structs.replace(_read(path), builtin=True, reproduction=path.parent.name == _REPRODUCTIONS)
 
 
 def _builtin_paths() -> dict[str, Path]:
@@ -257,15 +259,15 @@ def _load_problems(workload: Workload, source: str) -> Iterator[BadInput]:
 
 
 def _graph_problems(graph: Graph, source: str) -> Iterator[BadInput]:
-    known = {node.id: node for node in graph.tasks}
-    if len(known) < len(graph.tasks):
-        yield BadInput("duplicate id; use copies to repeat a task", source=source, key="tasks.id")
+    known = [node.id for node in graph.tasks]
     for index, node in enumerate(graph.tasks):
         key = f"tasks[{index}].after"
+        if node.id in known[:index]:
+            yield BadInput("duplicate id; use copies to repeat a task", source=source, key=f"tasks[{index}].id")
         for name in node.after:
             if name not in known:
                 yield BadInput(f"no task named {name}", source=source, key=key)
-        unlisted = [name for name in known if f"{{{name}}}" in node.text and name not in node.after]
+        unlisted = [name for name in dict.fromkeys(known) if f"{{{name}}}" in node.text and name not in node.after]
         for name in unlisted:
             yield BadInput(f"uses {{{name}}} but does not list it in after", source=source, key=f"tasks[{index}].text")
     cycle = _find_cycle({node.id: [name for name in node.after if name in known] for node in graph.tasks})

@@ -17,7 +17,10 @@ from swarmtui.text import count_noun
 # Steps that change nothing about the server: they measure again, or say what was tried already.
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried", "repeat_run")
 # Steps whose command is a flag of the server.
-_FLAGS = ("more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "faster_before", "narrow_kv")
+_FLAGS = (
+    "more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "faster_before", "narrow_kv",
+    "left_out_flag",
+)  # fmt: skip
 # The keys of the app that do what a step says.
 _KEYS = {"repeat_run": "R", "server_changed": "R", "unsure_search": "N", "longer_search": "N", "longer_searches": "N"}
 
@@ -160,7 +163,9 @@ def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """
     if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
         return steps[:1]
-    return steps[0], msgspec.structs.replace(steps[1], sentence=steps[1].command or steps[1].sentence)
+    first, then = steps[:2]
+    before = " (no forecast until then)" if then.forecast else ""
+    return first, msgspec.structs.replace(then, sentence=f"{then.command}{before}" if then.command else then.sentence)
 
 
 def needs_restart(step: NextStep) -> bool:

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from swarmtui.analysis.compare.differences import context_change
 from swarmtui.analysis.compare.levels import FIGURES, TIMES, ComparisonRow, Figure
 from swarmtui.analysis.compare.sessions import Pair, headline_row
 from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import rate, seconds, short_percent, signed_percent
+from swarmtui.numbers import rate, seconds, short_percent
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Cell, Code, Column, Table, tabulate
 from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, row_code, verdict_words
@@ -32,7 +31,7 @@ _NAMES: dict[Figure, str] = {
 # The signs of what is better or worse, with their meaning.
 _MEANINGS: dict[Code, str] = {
     "faster": "better", "slower": "worse", "likely faster": "likely better", "likely slower": "likely worse",
-    "same": "same", "unsure": "not sure yet",
+    "same": "same", "unsure": "may be chance",
 }  # fmt: skip
 # The ends of an axis of changes, at least and at most: one that is larger has an arrow.
 _LEAST_END, _MOST_END = 0.2, 1.0
@@ -97,11 +96,6 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
         known = _known_interval(row)
         interval = (-known[1], -known[0]) if known and is_time else known
         yield _Figure(name, before, after, cell, -change if is_time else change, interval)
-    if context := context_change(pair.differences, pair.flags):
-        before, after = (f"{value:,}" for value in context)
-        ratio = context[1] / context[0]
-        # No verdict: a known price, or what was paid for.
-        yield _Figure("context", before, after, Cell(signed_percent(ratio - 1.0, 0)), ratio - 1.0)
 
 
 def _level_changes(pair: Pair) -> list[Table]:
@@ -151,7 +145,7 @@ def _legend(changes: Collection[Cell], bars: Collection[Cell]) -> str:
     signs = (
         f"{decided}, 95 % sure over all levels together" if decided else "",
         f"{likely}, with too few runs to be sure" if likely else "",
-        f"{SIGNS['unsure']} not sure yet" if "unsure" in used else "",
+        f"{SIGNS['unsure']} {_MEANINGS['unsure']}" if "unsure" in used else "",
     )
     ends = (
         "├ ┤: the interval of the change" if drawn & {"├", "┤"} else "",

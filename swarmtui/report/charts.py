@@ -168,7 +168,7 @@ def _curve(name: str, hue: ChartHue, values: Iterable[tuple[float, float | None]
 
 
 def _so_far(hue: ChartHue, values: Iterable[tuple[float, float | None]]) -> ChartSeries:
-    series = _curve("so far", hue, ((x, None if y is None else _rounded(y)) for x, y in values))
+    series = _curve("measured now", hue, ((x, None if y is None else _rounded(y)) for x, y in values))
     return series._replace(stroke="points", hollow=frozenset(at for at, _ in series.points))
 
 
@@ -219,8 +219,7 @@ def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:
 
 def session_curves(summary: Summary) -> tuple[Chart, Chart]:
     """Return the picture of a saved session."""
-    limits = summary.speed_of_light.levels if summary.speed_of_light else ()
-    limit = ((level.c, level.expected_tps) for level in limits)
+    limit = summary.speed_of_light.expected if summary.speed_of_light else ()
     slo = summary.answer.slo if summary.answer else ""
     return curve_charts(summary.levels, summary_marks(summary), limit=limit, slo=slo)
 

@@ -24,6 +24,7 @@ from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, pair_co
 _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
+_UNSURE = " ?: may be chance."
 # Notes that are lines of the answer.
 _SAID_FIRST = ("machine_changed", "disturbed_level", "disturbed_runs")
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
@@ -96,7 +97,8 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("Changed", _changed(pair)),
         AnswerLine("How sure", _how_sure(pair)),
         AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code in _SAID_FIRST)),
-        _price(pair) if in_app else _same_load(pair),
+        *([] if in_app else [_same_load(pair)]),
+        AnswerLine("Price", "; ".join(filter(None, (_slower_text(pair) if in_app else "", _context_text(pair))))),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
@@ -104,9 +106,12 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
 
 
 def _changed(pair: Pair) -> str:
-    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
+    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`
+
+    A context that fell is the price of it.
+    """
     since = f" since the run of {pair.since}" if pair.since else ""
-    return "; ".join(filter(None, (f"{describe_changes(pair)}{since}", pair.left_out)))
+    return "; ".join(filter(None, (f"{describe_changes(pair, context=not _context_text(pair))}{since}", pair.left_out)))
 
 
 def _same_load(pair: Pair) -> AnswerLine:
@@ -142,19 +147,25 @@ def _same_load(pair: Pair) -> AnswerLine:
     return AnswerLine(name, "; ".join(filter(None, parts)), row_code(lead))
 
 
-def _price(pair: Pair) -> AnswerLine:
+def _context_text(pair: Pair) -> str:
+    """`each agent has 8,192 → 4,096 tokens of context`: known without a measurement; empty unless it fell."""
+    before, now = context_change(pair.differences, pair.flags) or (0, 0)
+    return f"each agent has {before:,} → {now:,} tokens of context" if now < before else ""
+
+
+def _slower_text(pair: Pair) -> str:
     """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents, but a whole answer takes 1.39 → 1.21 s`"""
     at = {row.figure: row for row in pair.rows if row.key == pair.headline}
     stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
     claims = pair.agents and pair.flags and not pair.refused and not pair.doubts
     if not claims or stream is None or (stream.change or 0.0) > -_SLOWER:
-        return AnswerLine("", "")
+        return ""
     each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}"
     takes = ""
     if whole and whole.before is not None and whole.after is not None:
         but = "but " if whole.after < whole.before else ""
         takes = f"{but}a whole answer takes {seconds_change(whole.before, whole.after)}"
-    return AnswerLine("Price", ", ".join(filter(None, (each, takes))))
+    return ", ".join(filter(None, (each, takes)))
 
 
 def _how_sure(pair: Pair) -> str:
@@ -174,7 +185,8 @@ def _try_next(pair: Pair, in_app: bool) -> str:
     """Say the one thing to do next: what decides, if the verdict is open, else what the figures point to."""
     if pair.refused:
         return _REPEAT
-    if again := _more_runs_step(pair, in_app):
+    adds_flag = any(step.code == "left_out_flag" for step in pair.next)
+    if not adds_flag and (again := _more_runs_step(pair, in_app)):
         return again
     steps = leading_steps(pair.next)
     return "; then ".join(step_text(app_step(step) if in_app else step) for step in steps)
@@ -263,7 +275,9 @@ def comparison_tables(pair: Pair) -> list[Table]:
         keyed("interval", "95 % interval"),
     ]
     every: list[Fields] = [row for rows in levels.values() for row in rows]
-    table = tabulate("Side by side", every, columns, "" if pair.refused else _NOTE, drop=("interval",))
+    unsure = any(isinstance(cell := row["change"], Cell) and cell.code == "unsure" for row in every)
+    note = "" if pair.refused else f"{_NOTE}{_UNSURE if unsure else ''}"
+    table = tabulate("Side by side", every, columns, note, drop=("interval",))
     return [table.without_missing()] if every else []
 
 

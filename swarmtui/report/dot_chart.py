@@ -33,7 +33,8 @@ _MOST_TICKS = 7
 _PER_POINT = 3
 
 _POINTS = "●◆▲■▼✚"
-_HOLLOW = "○"
+# A level that is measured now, and one whose figures do not stand for it.
+_NOW, _WEAK = "○", "◇"
 # How many dots of a line are drawn, of how many.
 _PATTERNS = {"line": (1, 1), "solid": (1, 1), "dotted": (1, 2), "dashed": (5, 8), "sparse": (1, 5)}
 _SAMPLES = {"solid": "──", "dotted": "⠂⠂", "dashed": "╌╌", "sparse": "⠂ ⠂"}
@@ -241,7 +242,7 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int, *, named: bool
             if series.counts and named:
                 _put_near(frame.grid, cell, _MARK_NAMES.get(code, ""), style)
         elif x in series.hollow:
-            frame.grid.put(*cell, _HOLLOW, series.hue)
+            frame.grid.put(*cell, _NOW if series.stroke == "points" else _WEAK, series.hue)
         elif sparse:
             frame.grid.put(*cell, _POINTS[number % len(_POINTS)], series.hue)
     for (column, row), name in zip(((x // ACROSS, y // UP) for x, y in dots), series.names, strict=False):
@@ -331,10 +332,14 @@ def _legend(chart: Chart, known: Set[tuple[str, str]], *, brief: bool = False) -
     for series, number in zip(chart.series, _numbers(chart), strict=True):
         sign = _SAMPLES.get(series.stroke) or _POINTS[number % len(_POINTS)]
         if series.stroke == "points":
-            sign = _HOLLOW if series.hollow else _POINTS[0]
+            sign = _NOW if series.hollow else _POINTS[0]
         if series.name and (several or series.stroke != "line") and (series.name, series.stroke) not in known:
             name = sanitize(series.name)
             found.append((f"{sign} {brief_flags(name) if brief else name}", series.hue))
+    lines = (series for series in chart.series if series.stroke == "line")
+    weak = next((series for series in lines if series.hollow - dict(series.marks).keys()), None)
+    if weak is not None and not known:
+        found.append((f"{_WEAK} too few requests", weak.hue))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
-from swarmtui.analysis.capacity.words import visit_counts
+from swarmtui.analysis.capacity.words import UnsureReason, unsure_reasons, visit_counts
 from swarmtui.analysis.limits.slo import is_awaited, parse_slo, time_text
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Goodput, SearchState
@@ -85,15 +85,17 @@ def level_table(
     slo: Mapping[float, Cell] | None = None,
     over: Mapping[float, str] | None = None,
     search: SearchState | None = None,
+    judged: Sequence[Goodput] = (),
+    running: float | None = None,
 ) -> Table:
     """Tabulate the main figures of each level, with the level to choose and the first one past it marked.
 
-    `baseline` compares them with another session. `provisional` are levels that are not finished. Without `marks`, the
-    levels alone decide. A `growing` table has the columns from the start that later levels may fill, others only those
-    with a value.
+    `baseline` compares them with another session. `provisional` are levels without final figures: the `running` one,
+    if null all of them, and those that ended a moment ago. Without `marks`, the levels alone decide. A `growing` table
+    has the columns from the start that later levels may fill, others only those with a value.
     `slo` has the requests that met the SLO by load, which take the place of the number of requests. `over` has what
     stands for a TTFT that is not known, by load: see `first_tokens_over`. Of a `search` for the capacity, which visits
-    levels with few requests, the room to the limit takes the place of the p90.
+    levels with few requests, the room to the limit takes the place of the p90. `judged` says which are not decided.
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open)
@@ -117,7 +119,7 @@ def level_table(
     marks = marks or level_marks(levels)
     rows = []
     for level in levels:
-        code = mark_code(marks, level.offered_load) or (None if level.has_complete_run else "partial")
+        code = mark_code(marks, level.offered_load) or (None if level.has_complete_run else "incomplete")
         rows.append(_marked((column.cell(level) for column in columns), code))
     for so_far in provisional:
         counted = so_far.of is not None and so_far.done < so_far.of
@@ -129,9 +131,20 @@ def level_table(
             "stream": so_far.per_stream_tps,
             "ttft": so_far.ttft_s,
         }
-        rows.append(_marked((column.format(figures.get(column.id, "")) for column in columns), "partial"))
+        first, *others = (column.format(figures.get(column.id, ""))._replace(code="partial") for column in columns)
+        code = _provisional_code(so_far, running, search) or mark_code(marks, so_far.offered_load)
+        rows.append((Cell(MARKS.get(code, "") + first.text, code or "partial"), *others))
     table = tabulate("", (), columns, drop=_DROP)._replace(rows=tuple(rows))
-    return table._replace(note=_legend(table, levels, marks, is_open))
+    signs = sign_names(marks, judged, search)[0] if slo is not None else mark_names(marks)[0]
+    return table._replace(note=_legend(table, levels, marks, signs, is_open))
+
+
+def _provisional_code(level: ProvisionalLevel, running: float | None, search: SearchState | None) -> Code | None:
+    """Return whether a level runs, or was left before it had its requests; null if it only waits for its figures."""
+    if running is None or level.offered_load == running:
+        return "partial"
+    judged = search is not None and search.level(level.c) is not None
+    return None if judged or (level.of is not None and level.done >= level.of) else "incomplete"
 
 
 def _room(share: float) -> str:
@@ -197,21 +210,66 @@ def _marked(cells: Iterable[Cell], code: Code | None) -> tuple[Cell, ...]:
     A verdict keeps its own code, since the best level can be slower than the baseline.
     """
     first, *others = cells
-    if code in ("best", "kept", "partial"):
+    if code in ("best", "kept", "incomplete"):
         others = [cell if cell.code in _VERDICTS else cell._replace(code=code) for cell in others]
     return Cell(MARKS.get(code, "") + first.text, code or first.code), *others
 
 
-def mark_names(marks: LevelMarks) -> tuple[str, str]:
-    """Explain the signs in words, and in few words; with an SLO, only those that are used."""
-    if not marks.by_slo:
+# Why a level has the sign of doubt.
+_UNSURE: dict[UnsureReason, tuple[str, str]] = {
+    "few": ("too few requests", "few requests"), "running": ("measured again now", "running"),
+    "differs": ("visits differ", "visits differ"), "close": ("close to a limit", "close"),
+    "slowed": ("something else slowed the server", "server slowed"),
+}  # fmt: skip
+
+
+def mark_names(*sessions: LevelMarks) -> tuple[str, str]:
+    """Explain the signs in words, and in few words; with an SLO, only those that are used in one of the sessions."""
+    if not all(marks.by_slo for marks in sessions):
         return "▸ best · ▼ past the cliff", "▸ best · ▼ cliff"
     best, past = ("▸ most agents that keep the SLO", "▸ most agents"), ("▼ first level past it", "▼ past it")
-    if marks.doubted:
-        why = "? not sure: something else slowed the server" if marks.disturbed else "? not sure yet"
-        past = why, "? not sure"
-    used = [names for names, load in ((best, marks.best), (past, marks.past)) if load is not None]
-    return " · ".join(long for long, _ in used), " · ".join(short for _, short in used)
+    if any(marks.so_far for marks in sessions):
+        best = "▸ at least this many agents keep the SLO", "▸ most kept"
+    used = [best] if any(marks.best is not None for marks in sessions) else []
+    for marks in sessions:
+        if marks.past is not None:
+            long, short = _UNSURE["slowed"]
+            why = (f"? not sure: {long}", f"? {short}") if marks.disturbed else ("? not sure yet", "? not sure")
+            used.append(why if marks.doubted else past)
+    long, short = (" · ".join(dict.fromkeys(names)) for names in zip(*used, strict=True)) if used else ("", "")
+    return long, short
+
+
+def unsure_names(marks: LevelMarks, judged: Iterable[Goodput], search: SearchState | None) -> tuple[str, str, str]:
+    """Say why levels are not sure, from long to short: `? too few requests, visits differ`; empty if none is."""
+    reasons = unsure_reasons(judged, search, disturbed=marks.disturbed)
+    if marks.disturbed and marks.doubted and marks.past is not None and "slowed" not in reasons:
+        reasons = (*reasons, "slowed")
+    long, short = (", ".join(_UNSURE[reason][at] for reason in reasons) for at in (0, 1))
+    return (f"? not sure: {long}", f"? {long}", f"? {short}") if reasons else ("", "", "")
+
+
+def sign_names(
+    marks: LevelMarks, judged: Sequence[Goodput], search: SearchState | None, used: Sequence[tuple[str, str]] = ()
+) -> tuple[str, ...]:
+    """Explain the signs of levels and of what the SLO says about them, in versions from long to short.
+
+    Why a level is not sure is in all of them. `used` explains other signs of levels, in words and in few words.
+    """
+    states = {KEPT[one.kept] for one in judged}
+    if search is not None and search.goal == "capacity":
+        states = {search.shown_state(level) for level in search.levels}
+    others = [*used]
+    if "so far" in states:
+        others.append(("… kept so far", "… so far"))
+    if states & {"just kept", "just missed"}:
+        others.append(("✓? ✖? close to the limit", "✓? ✖? close"))
+    unsure = unsure_names(marks, judged, search)
+    long, short = mark_names(marks._replace(past=None) if marks.doubted and unsure[0] else marks)
+    in_few = [few for _, few in others]
+    versions = [[long, *(words for words, _ in others), unsure[0]], [short, *in_few, unsure[1]]]
+    versions += [[*in_few, unsure[1]], [*in_few[-1:], unsure[2]], [unsure[2]]] if unsure[0] else []
+    return tuple(dict.fromkeys(" · ".join(filter(None, parts)) for parts in versions))
 
 
 def _main_columns(
@@ -280,19 +338,21 @@ def column_meanings(table: Table, titles: Mapping[str, str]) -> list[str]:
     texts = [f"{title}: {meanings[id]}" for id, title in titles.items() if id in meanings]
     compared = [at for at, column in enumerate(table.columns) if column.id in ("slowdown", "scaling")]
     weak = any(row[at].code == "unsure" for row in table.rows for at in compared)
-    return [*texts, *([WEAK_BASE] if weak else [])]
+    changes = [at for at, column in enumerate(table.columns) if column.id == "change" and "change" in titles]
+    chance = any(row[at].code == "unsure" for row in table.rows for at in changes)
+    return [*(["?: the change may be chance"] if chance else []), *texts, *([WEAK_BASE] if weak else [])]
 
 
-def _legend(table: Table, levels: Sequence[Level], marks: LevelMarks, is_open: bool) -> str:
+def _legend(table: Table, levels: Sequence[Level], marks: LevelMarks, signs: str, is_open: bool) -> str:
     texts = column_meanings(table, {column.id: column.short or column.title for column in table.columns})
     if any(level.judged_ttft_s is not None for level in levels):
         texts.append("TTFT and p90: of the requests that the SLO counts")
     if any(level.unfinished for level in levels) and "n" in {column.id for column in table.columns}:
         texts.append("n: requests that ended while tok/s was measured")
-    if marks.by_slo and (names := mark_names(marks)[0]):
-        texts.append(names)
+    if marks.by_slo and signs:
+        texts.append(signs)
     elif marks.best is not None and not is_open:
         texts.append("▸: best, the lowest C with 95 % of the most tok/s before a cliff; ▼: past it")
     if not all(level.has_complete_run for level in levels):
-        texts.append("○: incomplete, not compared with the others")
+        texts.append("◇: incomplete, not compared with the others")
     return "".join(f"{text}. " for text in texts).rstrip()

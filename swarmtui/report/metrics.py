@@ -82,11 +82,11 @@ def _per_server(value: Callable[[ServerState], float | None]) -> Callable[[Frame
 
 
 def _capacity(frame: Frame) -> list[Sample]:
-    """What a search knows so far: at least `low`, and below `high`."""
+    """What a search has shown so far: at least `low`, and below `high`."""
     search = frame.search
     if search is None or search.goal != "capacity":
         return []
-    return [({"bound": "low"}, search.low), ({"bound": "high"}, search.high)]
+    return [({"bound": "low"}, search.at_least), ({"bound": "high"}, search.high)]
 
 
 METRICS = (

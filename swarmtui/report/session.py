@@ -315,8 +315,9 @@ def level_blocks(levels: Sequence[Level], summary: Summary | None = None) -> lis
         slo = summary.answer.slo if summary.answer else summary.session.plan.slo
         over = first_tokens_over(levels, summary.goodput, usable_slo(slo))
         table = level_table(
-            levels, summary.tasks, marks=summary_marks(summary), slo=met, over=over, search=summary.search
-        )
+            levels, summary.tasks, marks=summary_marks(summary), slo=met, over=over, search=summary.search,
+            judged=summary.goodput,
+        )  # fmt: skip
     return [table, *map(Sentence, remarks(levels))]
 
 

@@ -124,6 +124,8 @@ def session_state(row: SessionRow) -> str:
 
 def answer_text(row: SessionRow) -> str:
     """Return the capacity that was found, else the best of several levels; empty if nothing was measured."""
+    if row.agents == 0 and row.agents_open:
+        return "not known"
     if row.agents is not None:
         return f"{_agents(row, row.agents)} {'agent' if row.agents == 1 and not row.agents_open else 'agents'}"
     if not row.best_at:

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 Code = Literal[
     "ok", "missed", "unknown", "not applicable", "missing", "estimated",  # of a value or a check
-    "best", "cliff", "kept", "partial", "active", "failed",  # of a row
+    "best", "cliff", "kept", "partial", "incomplete", "active", "failed",  # of a row
     "faster", "slower", "same", "likely faster", "likely slower", "unsure", "refused",  # of a comparison
     "title", "lead", "alarm", "note", "difference", "detail", "command",  # of a sentence
 ]  # fmt: skip
@@ -28,6 +28,7 @@ Code = Literal[
 # The signs of marked rows and points; the level to choose has the same one with and without an SLO.
 MARKS: dict[Code | None, str] = {
     "best": "▸", "kept": "▸", "cliff": "▼", "missed": "▼", "unknown": "?", "failed": "✖", "partial": "○",
+    "incomplete": "◇",
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from swarmtui.analysis.capacity.words import range_text
+from swarmtui.analysis.capacity.words import known_agents
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.sequential import CHECKPOINTS, detectable_at
 from swarmtui.analysis.compare.verdicts import Interval, verdict_text
@@ -63,7 +63,7 @@ def configuration_table(rows: Sequence[Fields], leave_out: Sequence[str]) -> Tab
 
 def result_figures(row: Start) -> dict[str, Value]:
     """Return the figures of a finished configuration by column id, of agents with the range: `12 (11–13)`."""
-    agents = None if row.agents is None else f"{row.agents}{range_text(row.agents, row.agents_low, row.agents_high)}"
+    agents = None if row.agents is None else known_agents(row.agents, row.agents_low, row.agents_high)
     return {
         "tps": Cell("failed", "failed") if row.state == "broken" else row.out_tps,
         "agents": agents,

@@ -48,6 +48,7 @@ def describe_session(
         workload=workload.workload.name,
         workload_digest=digest,
         workload_spec=_workload_spec(workload),
+        workload_file="" if workload.builtin else workload.source,
         client=ClientInfo(
             version=__version__,
             python=platform.python_version(),

@@ -18,6 +18,7 @@ from swarmtui.model.journal import (
     Head,
     QualityEntry,
     RequestEntry,
+    ServerEntry,
     StageEnd,
     StageStart,
     TelemetryEntry,
@@ -45,6 +46,21 @@ _MANY_REQUESTS = 5_000
 
 def open_replay(root: Path, which: str) -> Replay:
     return Replay(load_session(root, which))
+
+
+def result_frame(summary: Summary) -> Frame:
+    """Return the frame after the end of a session; what only its journal has is null."""
+    session = summary.session
+    state = SessionState(session.t0_ns)
+    state.apply(Head(session=session, pid=0))
+    for event in summary.events:
+        state.apply(event)
+    for server in summary.servers:
+        state.apply(ServerEntry(endpoint=0, server=server))
+    state.c = summary.levels[-1].c if summary.levels else 0
+    state.finish(summary)
+    state.status = "ended"
+    return state.frame(session.t0_ns, rows=False)
 
 
 class _Snapshot(NamedTuple):

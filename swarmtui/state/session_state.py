@@ -94,7 +94,7 @@ class SessionState:
         self.history: list[HistoryPoint] = []
         self.watched = WatchedStreams()
         self.quality = QualityMonitor(cache="cold")
-        self._final_quality: tuple[QualityLine, ...] | None = None
+        self._summary: Summary | None = None
         self._judged: tuple[int, tuple[Level, ...], tuple[QualityLine, ...], TtftSplit | None] | None = None
         self._several_servers = False
         self._outage_ns: int | None = None
@@ -309,8 +309,9 @@ class SessionState:
 
     def finish(self, summary: Summary) -> None:
         """Set the figures of the whole session, and its answer: what is in no level of it is not shown any more."""
-        self.levels, self._final_quality, self._judged = summary.levels, summary.quality, None
+        self._summary, self.levels, self._judged = summary, summary.levels, None
         self.answer, self.goodput, self.search = summary.answer, summary.goodput, summary.search
+        self.tasks = summary.tasks
         self.measured = sum(level.n for level in summary.levels)
         self._provisional.clear()
         self._errors = Counter()
@@ -358,8 +359,8 @@ class SessionState:
     def _judge(self, now: int) -> tuple[tuple[QualityLine, ...], TtftSplit | None]:
         """Return the measurement quality and the split of the TTFT, which look at all recent answers: once a second."""
         if self._judged is None or self._judged[1] is not self.levels or not 0 <= now - self._judged[0] < _JUDGED_NS:
-            final = self._final_quality
-            lines = self.quality.lines(self.levels, self.search) if final is None else final
+            final = self._summary
+            lines = self.quality.lines(self.levels, self.search) if final is None else final.quality
             self._judged = now, self.levels, lines, self._split.split(now, self.c, self.levels)
         return self._judged[2:]
 
@@ -381,15 +382,15 @@ class SessionState:
 
     def _limit_points(self) -> tuple[tuple[int, float], ...]:
         """Return C and the tok/s that are possible at each level, of a MoE those to expect, where that is known."""
+        if self._summary is not None:
+            return self._summary.speed_of_light.expected if self._summary.speed_of_light is not None else ()
         facts = self._session.model_facts if self._session is not None else None
         if facts is None and not any(server.shape for server in self.servers):
             return ()
         gpus = used_gpus(self.telemetry, self.servers) if self.telemetry is not None else ()
         of = (self.levels, self.servers, self.slots, tuple(gpu.uuid for gpu in gpus))
         if of != self._limit[0]:
-            found = session_limits(self.levels, self.servers, gpus, self.slots, {}, facts).levels
-            points = ((level.c, level.expected_tps) for level in found if level.expected_tps is not None)
-            self._limit = of, tuple(points)
+            self._limit = of, session_limits(self.levels, self.servers, gpus, self.slots, {}, facts).expected
         return self._limit[1]
 
     def frame(self, now: int, *, rows: bool) -> Frame:

@@ -32,7 +32,7 @@ _stand_ins: dict[str, str] = {}
 # Characters of one cell in every terminal; at first those of our own texts and pictures: the first paint does not wait
 # for the import of `wcwidth`.
 OWN_CHARACTERS = frozenset(
-    "…–—−·×±→←↑↓⇧≤≥“”‘’›✓✖▸▾▼▲△▽●○◌◔◆" + "".join(map(chr, (*range(0x20, 0x7F), *range(0x2500, 0x25A0))))
+    "…–—−·×±→←↑↓⇧≤≥“”‘’‹›✓✖▸▾▼▲△▽●○◌◔◆◇" + "".join(map(chr, (*range(0x20, 0x7F), *range(0x2500, 0x25A0))))
 )
 _narrow: set[str] = {*OWN_CHARACTERS}
 _MAX_KNOWN = 10_000

@@ -20,7 +20,7 @@ class ChartView(NamedTuple):
 class ChartPanel(Panel[ChartView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view or ChartView()
-        note = longest_fit(view.notes, width - len(self.title) - 9)
+        note = longest_fit(view.notes, width - len(self.title) - 12)
         lines = [self.heading(note, width)]
         if not view.charts or width < SMALLEST[0] or height - 1 < SMALLEST[1]:
             return [*lines, *wrapped_note(view.empty or "no room for the curve", width)]

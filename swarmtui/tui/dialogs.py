@@ -22,7 +22,7 @@ from swarmtui.tui.input_line import TextField
 from swarmtui.tui.keys import GROUPS, Action
 from swarmtui.tui.lines import Line, LineWidget, cell_width, ljust, wrap
 from swarmtui.tui.live.panels import PANELS
-from swarmtui.tui.pick_list import PickList
+from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.themes import SWARM, THEMES, keep_theme
 
 if TYPE_CHECKING:
@@ -60,11 +60,7 @@ class QuitDialog(ModalScreen[str]):
         question, stop, detach, back = self._texts
         with Vertical(classes="box"):
             yield Static(question, markup=False)
-            yield PickList([
-                ("stop", stop),
-                ("detach", detach),
-                ("back", f"esc  {back}"),
-            ])  # fmt: skip
+            yield PickList([PickItem("stop", stop), PickItem("detach", detach), PickItem("back", f"esc  {back}")])
 
     def on_option_list_option_selected(self) -> None:
         self.dismiss(self.query_one(PickList).picked)
@@ -162,10 +158,9 @@ class ThemeDialog(ModalScreen[None]):
         others = sorted(name for name in self.app.available_themes if name not in THEMES)
         known = self.app.available_themes
         texts = THEMES | {name: "dark" if known[name].dark else "light" for name in others}
-        width = max(map(len, texts))
         with Vertical(classes="box", id="theme-box"):
             yield Static("Theme", markup=False)
-            items = PickList([(name, f"{name:<{width}}  {text}") for name, text in texts.items()])
+            items = PickList(PickItem(name, name, text) for name, text in texts.items())
             items.pick(self._before)
             yield items
             yield ThemeSample()
@@ -322,7 +317,7 @@ _FIGURES: tuple[tuple[str, str, str, tuple[int, ...]], ...] = (
 # The signs of levels, in the line of the plan, the curve and the table.
 _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("▸", "the level to choose: the most agents that keep the SLO; without one, the lowest C with 95 % of the most "
-     "tok/s before a cliff. In the line of the plan: the level that is running", (1, 4)),
+     "tok/s before a cliff. While a search runs: at least this many agents are shown to keep it", (1, 4)),
     ("▼", "the first level past it, which misses the SLO; without one, the cliff: three times the TTFT for less than "
      "half of the ideal gain in tok/s", (1, 4)),
     ("✓", "the SLO is kept; without one, the level is measured", (4,)),
@@ -331,10 +326,10 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
      (1, 4)),
     ("✓? ✖?", "kept, or missed, but so close to a limit that another minute may be otherwise", (4,)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
-    ("…", "so far: more requests, or the levels that follow, decide it", (4,)),
-    ("○", "a level so far, or one that ended early: it is not compared with the others; in a curve also one with too "
-     "few requests to stand for the level; in the heat map: waiting",
-     (1, 2, 4)),
+    ("…", "kept so far: more requests, or the levels that follow, decide it", (4,)),
+    ("○", "the level that is measured now: its figures are those so far", (1, 4)),
+    ("◇", "a level that ended early: it is not compared with the others; in a curve also one with too few requests to "
+     "stand for the level", (1, 4)),
 )  # fmt: skip
 
 

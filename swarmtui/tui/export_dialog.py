@@ -19,7 +19,7 @@ from swarmtui.model.base import BadInput, writing
 from swarmtui.report import FORMATS
 from swarmtui.text import sanitize
 from swarmtui.tui.input_line import TextField
-from swarmtui.tui.pick_list import PickList
+from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class ExportDialog(ModalScreen[None]):
         title = f"Export {len(self._session_ids)} sessions, compared" if several else f"Export {self._session_ids[0]}"
         with Vertical(classes="box", id="export-box"):
             yield Static(sanitize(title), markup=False)
-            items = [(form, f"{form:<12} {FORMATS[form].description}") for form in forms]
+            items = [PickItem(form, form, FORMATS[form].description) for form in forms]
             formats = PickList(items, id="formats")
             formats.styles.height = min(len(forms), self.app.size.height - _OTHER_LINES)
             yield formats

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from swarmtui.analysis.limits.slo import usable_slo
 from swarmtui.client.session_client import ConnectionLost, SessionClient
-from swarmtui.model.client_protocol import ClientCommand, Ended, Ending, Frame, Hello, WatchStream, WatchTails
+from swarmtui.model.client_protocol import ClientCommand, Ended, Ending, Hello, WatchStream, WatchTails
 from swarmtui.model.session import Summary
 from swarmtui.tui.live_model import GPU_SAMPLES, LiveModel
 
@@ -88,11 +86,13 @@ class SavedSource:
     """The result of a saved session: one frame, made from its summary; `since` is what another run changed since."""
 
     def __init__(self, summary: Summary, directory: str, since: tuple[str, ...] = ()) -> None:
+        from swarmtui.sessions.replay import result_frame
+
         self.live = LiveModel()
         self.summary = summary
         self.since = since
         self.live.apply(Hello(summary.session, directory))
-        self.live.apply(_last_frame(summary))
+        self.live.apply(result_frame(summary))
         ending: Ending = "interrupted" if summary.state == "running" else summary.state
         self.live.apply(Ended(ending, summary.message, directory))
 
@@ -104,32 +104,6 @@ class SavedSource:
 
     def close(self) -> None:
         pass
-
-
-def _last_frame(summary: Summary) -> Frame:
-    """Return the frame after the end; what only a running session has is null."""
-    levels = summary.levels
-    counts: Counter[str] = Counter()
-    for level in levels:
-        counts.update(level.error_counts)
-    return Frame(
-        t_ns=summary.session.t0_ns,
-        status="ended",
-        c=levels[-1].c if levels else 0,
-        errors=counts.total(),
-        error_counts=dict(counts),
-        levels=levels,
-        quality=summary.quality,
-        servers=summary.servers,
-        tasks=summary.tasks,
-        slots=summary.scaling.reported_slots if summary.scaling else None,
-        answer=summary.answer,
-        goodput=summary.goodput,
-        slo=usable_slo(summary.session.plan.slo),
-        search=summary.search,
-        planned=summary.session.plan.swept,
-        measured=sum(level.n for level in levels),
-    )
 
 
 class ReplaySource:

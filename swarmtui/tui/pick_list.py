@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual.binding import BindingType
@@ -13,15 +13,22 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from swarmtui.tui.keys import bindings
-from swarmtui.tui.lines import shorten
+from swarmtui.tui.lines import cell_width, ljust, shorten
 
 if TYPE_CHECKING:
     from swarmtui.tui.app import SwarmApp
 
-# Id and text; an item without an id cannot be picked.
-PickItem = tuple[str, str]
-
 _SIGN = 3
+# A word or two of a description say nothing.
+_LEAST_ABOUT = 24
+
+
+class PickItem(NamedTuple):
+    """An item of a list; one without an id cannot be picked. What it is `about` stands in a column of its own."""
+
+    id: str
+    text: str
+    about: str = ""
 
 
 class PickList(OptionList, inherit_bindings=False):
@@ -54,21 +61,22 @@ class PickList(OptionList, inherit_bindings=False):
     @property
     def picked(self) -> str:
         """The id of the picked item; empty if there is none."""
-        return "" if self.highlighted is None else self._items[self.highlighted][0]
+        return "" if self.highlighted is None else self._items[self.highlighted].id
 
     def set_items(self, items: Iterable[PickItem], picked: str = "") -> None:
         if (self._items, self._width) != (wanted := tuple(items), self.size.width):
             self._items, self._width = wanted, self.size.width
             width = self._width - _SIGN if self._width else 999
             with self.prevent(self.OptionHighlighted):
-                self.set_options(Option(shorten(text, width), disabled=not id) for id, text in wanted)
+                lines = zip(wanted, item_lines(wanted, width), strict=True)
+                self.set_options(Option(line, disabled=not item.id) for item, line in lines)
         self.pick(picked)
 
     def pick(self, id: str) -> None:
         """Pick this item, or the first that can be picked."""
-        enabled = [position for position, item in enumerate(self._items) if item[0]]
+        enabled = [position for position, item in enumerate(self._items) if item.id]
         with self.prevent(self.OptionHighlighted):
-            self.highlighted = next((at for at in enabled if self._items[at][0] == id), next(iter(enabled), None))
+            self.highlighted = next((at for at in enabled if self._items[at].id == id), next(iter(enabled), None))
 
     def render_line(self, y: int) -> Strip:
         """Add the sign; reverse video, which Textual does not apply to options, shows which list has the focus."""
@@ -91,7 +99,7 @@ class PickList(OptionList, inherit_bindings=False):
         clicked = event.style.meta.get("option")
         if event.chain == 1:
             event.prevent_default()
-            if clicked is not None and self._items[clicked][0]:
+            if clicked is not None and self._items[clicked].id:
                 self.highlighted = clicked
 
     def action_move(self, by: int) -> None:
@@ -106,3 +114,12 @@ class PickList(OptionList, inherit_bindings=False):
 
     def action_take(self) -> None:
         self.action_select()
+
+
+def item_lines(items: Sequence[PickItem], width: int) -> list[str]:
+    """Return a line for each item, as wide as the list or less; without room for what items are about, their texts."""
+    names = max((cell_width(item.text) for item in items if item.about), default=0)
+    longest = max((cell_width(item.about) for item in items), default=0)
+    has_room = width - names - 2 >= min(_LEAST_ABOUT, longest)
+    whole = [f"{ljust(item.text, names)}  {item.about}" if item.about and has_room else item.text for item in items]
+    return [shorten(line, width) for line in whole]

@@ -12,7 +12,7 @@ STYLES: dict[Code | None, str] = {
     "ok": "good", "best": "good", "kept": "good", "faster": "good",
     "missed": "bad", "failed": "bad", "slower": "bad", "refused": "bad", "alarm": "bad",
     "cliff": "warn", "unknown": "warn", "note": "warn", "likely faster": "warn", "likely slower": "warn",
-    "not applicable": "dim", "partial": "dim", "same": "dim", "unsure": "dim", "detail": "dim",
+    "not applicable": "dim", "partial": "dim", "incomplete": "dim", "same": "dim", "unsure": "dim", "detail": "dim",
     "difference": "bold", "active": "focus", "title": "title", "lead": "bold",
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ import msgspec
 
 from swarmtui.analysis.answer.facts import Missed
 from swarmtui.analysis.answer.slots_change import SlotsChange
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.compare.verdicts import Interval
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, SlotsForecast
@@ -47,6 +47,9 @@ def since(**found: Any) -> dict[str, Any]:
         "search_s": 60.0,
     }
     return {"change": ServerChange(**(known | found))}
+
+
+NO_CONTEXT: dict[str, Any] = {"left_out": LeftOutFlag(flag="--ctx-size 32768", context=(8192, 4096))}
 
 
 def limit(tps: float, energy: float, *, sure: bool = True) -> PowerEffect:
@@ -92,6 +95,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("headline", "capacity_or_more", SEARCHED | BUSY | {"low": 0},
      f"18 agents, perhaps fewer or more, with {SLO}"),
     ("headline", "agents_not_known", SEARCHED | BUSY | {"agents": 0, "low": 0},
+     f"how many agents have {SLO} is not known: no level is decided"),
+    ("headline", "agents_not_known", SEARCHED | {"agents": 0, "low": 0, "high": None},
+     f"how many agents have {SLO} is not known: no level is decided"),
+    ("headline", "agents_not_known", SEARCHED | BUSY | {"agents": 0, "low": 0, "high": 3},
      f"how many agents have {SLO} is not known"),
     ("headline", "capacity_at_least", SEARCHED | BUSY | {"c": None, "low": 0},
      f"18 agents, perhaps fewer or more, with {SLO}; no level missed it"),
@@ -237,23 +244,29 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      AT_SLOTS | {"more_slots": "--parallel 24", "more_at_once": 24, "more_agents": 30, "kv_limit": True},
      "--parallel 24 (as many as the KV cache holds): 24 to 30 agents (prediction)"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "slots=220", "kv_use": 0.3, "rate_limit": 20.0},
-     "slots=220 (the most with 20 tok/s each): more agents start at once, each writes about 108 tok/s instead of 215"),
+     "slots=220 (the most with 20 tok/s each): more agents start at once, each writes about 108 tok/s instead of 215; "
+     "how many keep the SLO then is not known"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "slots=235", "kv_use": 0.65, "kv_limit": True},
      "slots=235 (as many as the KV cache holds): more agents start at once, each writes about 108 tok/s instead of "
-     "215"),
-    ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
+     "215; how many keep the SLO then is not known"),
+    ("next", "more_slots", CLIFF | {"more_slots": "--parallel 8"},
      "--parallel 8: more agents start at once if memory allows it"),
+    ("next", "more_slots", AT_SLOTS | {"more_slots": "--parallel 8"},
+     "--parallel 8: more agents start at once if memory allows it; how many keep the SLO then is not known"),
     ("next", "more_slots", AT_SLOTS | FULL | {"more_slots": "--parallel 8", "kv_fits": 40},
-     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow"),
+     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow; "
+     "how many keep the SLO then is not known"),
     ("next", "more_slots", AT_SLOTS | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3},
-     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215"),
+     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215; how many keep the SLO then "
+     "is not known"),
     ("next", "more_slots",
      AT_SLOTS | FULL | {"more_slots": "--parallel 8", "more_at_once": 8, "kv_fits": 40, "shared_agents": 24},
      "--parallel 8: up to 24 agents, each writes about 108 tok/s instead of 215 (prediction, if the total does not "
      "grow)"),
     ("next", "more_slots",
      AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
-     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow"),
+     "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow; "
+     "how many keep the SLO then is not known"),
     ("next", "queue", AT_SLOTS,
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots"),
     ("next", "queue", AT_SLOTS | {"kv_fits": 12},
@@ -294,6 +307,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("next", "longer_search", SEARCHED, "a surer search (99 %, some minutes) narrows the number down"),
     ("next", "unsure_search", SEARCHED | {"low": 9, "high": 22},
      "a surer search first (some minutes), as the number is not sure"),
+    ("next", "unsure_search", SEARCHED | {"agents": 0, "low": 0, "high": None},
+     "a surer search first (some minutes), as the number is not sure"),
     ("next", "search_capacity", CLIFF, f"how many agents have {SLO}"),
     ("power", "power_passes", {"power_effect": limit(-0.01, -0.2, sure=False)},
      "280 W changes tok/s by −1.0 % and J/token by −20 % so far, compared with 700 W; how sure that is "
@@ -307,6 +322,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("power", "power_not_worth", {"power_effect": limit(-0.3, -0.2)},
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
+    ("change", "left_out_flag", NO_CONTEXT | since(repeat_after=True, busy=True),
+     "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
+    ("change", "left_out_flag", NO_CONTEXT,
+     "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
     ("change", "repeat_run", since(repeat_after=True, busy=True),
      "repeat the later run when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),

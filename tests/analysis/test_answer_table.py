@@ -24,6 +24,7 @@ from tests.analysis.answer_cases import (
     FULL,
     HARDWARE,
     JOINT,
+    NO_CONTEXT,
     SEARCHED,
     SLOW_START,
     SLOW_STREAM,
@@ -35,6 +36,12 @@ from tests.analysis.answer_cases import (
 def test_nothing_is_to_be_decided_about_a_change_that_helped_or_has_no_limits() -> None:
     for found in (since(decided=True), since(no_limit=True)):
         assert not rows_said("change", AnswerFacts(**found))
+
+
+def test_a_server_that_is_taken_back_needs_no_flag_that_was_left_out() -> None:
+    worse = since(decided=True, worse=True, had=(13, 8)), since(answers_s=(1.37, 1.9), same=True)
+    for found in worse:
+        assert rows_said("change", AnswerFacts(**(NO_CONTEXT | found)))[0].code in ("go_back", "faster_before")
 
 
 def row(question: str, code: str) -> AnswerRow:

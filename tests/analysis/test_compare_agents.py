@@ -17,7 +17,7 @@ from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep,
 from swarmtui.model.findings import Goodput
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
-from swarmtui.model.telemetry import DiscoveredServer, QualityLine
+from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import local_time
 from swarmtui.report.changes import change_tables
 from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks
@@ -369,6 +369,12 @@ def test_a_search_is_repeated_as_it_was(budget_s: float | None, state: Literal["
     assert command_again(found).startswith(f"swarmtui {command} http")
 
 
+def test_the_command_of_a_search_names_the_file_of_its_workload() -> None:
+    found = search("20261115-014455-3f9a", 2, answered(5, 4, 6), 100)
+    session = msgspec.structs.replace(found.session, workload="mine", workload_file="/home/me/my work.toml")
+    assert " --workload '/home/me/my work.toml'" in command_again(msgspec.structs.replace(found, session=session))
+
+
 def test_the_advice_is_that_of_the_newer_session_with_either_baseline() -> None:
     steps = [NextStep(code="slots", sentence=f"--parallel {slots}") for slots in (4, 8)]
     older, newer = (
@@ -430,7 +436,7 @@ def test_the_list_of_sessions_has_the_sign_of_the_comparison_and_says_it_once() 
         ({"agents": 1}, "1 agent"),
         ({"agents": 5, "doubtful": True}, "? 5 agents"),
         ({"agents": 5, "agents_open": True, "doubtful": True}, "5+ agents"),
-        ({"agents": 0, "agents_open": True, "doubtful": True}, "? agents"),
+        ({"agents": 0, "agents_open": True, "doubtful": True}, "not known"),
         ({"best_c": 4, "best_out_tps": 283.0, "levels": (1, 4), "doubtful": True}, "? best C=4: 283 tok/s"),
     ],
 )
@@ -502,22 +508,6 @@ def test_a_change_for_the_worse_is_taken_back(swapped: bool) -> None:
     ]  # fmt: skip
     pair = compare_pair(*(reversed(sides) if swapped else sides))
     assert pair.next[0].sentence == "go back to --ctx-size 8192: it had 20 agents instead of 8"
-
-
-def test_what_each_agent_loses_is_said_with_the_context() -> None:
-    """A server with more slots may divide its context among them."""
-    sides = [
-        msgspec.structs.replace(
-            quick_search(id, agents, flags=flags),
-            servers=(DiscoveredServer(url="http://127.0.0.1:1", context=context, flags={"--parallel": flags[-1]}),),
-        )
-        for id, agents, flags, context in (
-            ("20261115-014455-3f9a", 22, "--parallel 2", 8192), ("20261115-020000-aaaa", 26, "--parallel 4", 4096),
-        )
-    ]  # fmt: skip
-    pair = compare_pair(*sides)
-    text = " ".join(paint([pair_answer(pair, {}), *pair_blocks(pair)]).split())
-    assert "context 8,192 → 4,096" in text and text.count("8192") == 0
 
 
 def test_first_tokens_of_searched_levels_are_those_beside_their_verdicts() -> None:

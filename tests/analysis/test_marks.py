@@ -54,8 +54,8 @@ def test_only_a_level_past_the_range_of_the_answer_surely_misses_the_slo() -> No
 
 def test_what_a_search_leaves_open_is_between_two_lines_of_its_picture() -> None:
     levels = tuple(SearchedLevel(c=c, visits=1, n=9, good=good, state=state) for c, good, state in VERDICTS)
-    marks = level_marks(LEVELS, search=SearchState(goal="capacity", low=3, high=12, levels=levels))
-    assert marks == LevelMarks(True, 3, 12, doubted=True, missed=16)
+    marks = level_marks(LEVELS, search=SearchState(goal="capacity", low=3, at_least=3, high=12, levels=levels))
+    assert marks == LevelMarks(True, 3, 12, doubted=True, missed=16, so_far=True)
     upper, lower = curve_charts(LEVELS, marks)
     assert upper.boundary == lower.boundary == ((3, 12), (12, 16))
     picture, _ = draw_stacked((upper, lower))
@@ -68,8 +68,15 @@ def test_nothing_is_marked_if_no_agent_keeps_the_slo() -> None:
 
 
 def test_a_search_marks_what_it_has_found_so_far() -> None:
-    found = level_marks(LEVELS, search=SearchState(goal="capacity", low=3, high=16))
-    assert found == LevelMarks(True, 3, 16)
+    """A level that is kept by a few requests only is no answer yet."""
+    known = SearchState(goal="capacity", low=12, at_least=3, high=16)
+    marks = level_marks(LEVELS, search=known)
+    assert marks == LevelMarks(True, 3, 16, so_far=True)
+    assert level_table(LEVELS, marks=marks).note.endswith(
+        "▸ at least this many agents keep the SLO · ▼ first level past it."
+    )
+    undecided = msgspec.structs.replace(known, at_least=None)
+    assert level_marks(LEVELS, search=undecided) == LevelMarks(True, None, None, so_far=True)
 
 
 def test_without_an_slo_the_best_level_is_marked() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from swarmtui.analysis.answer.answer import answer, next_steps
+from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.slots import add_slots
 from swarmtui.analysis.capacity.scaling import scaling
@@ -234,6 +235,15 @@ def test_a_command_asks_the_same_server_with_the_same_workload_and_slo(embedded:
     found = msgspec.structs.replace(found, servers=(DiscoveredServer(url=asked.url, flags=flags),))
     (command,) = (step.command for step in answer(with_scaling(found), None, "", {}).next)
     assert command == f"swarmtui run --find-cliff {address} --workload chat --slo ttft_p90=1s"
+
+
+def test_no_command_asks_another_server_when_the_address_is_not_known() -> None:
+    """A run may end before its simulator has said what it is."""
+    asked = Endpoint(url="http://127.0.0.1:40001", model="m", engine="simulator", embedded=True)
+    found = with_scaling(summary([level(1, tps=10), level(2, tps=20)], endpoints=(asked,)))
+    (step,) = answer(found, None, "", {}).next
+    assert step.sentence == "more than 2 agents: tok/s still grew" and not step.command
+    assert command_again(found) == ""
 
 
 def test_answers_without_text_are_named_and_no_slots_are_advised_for_them() -> None:

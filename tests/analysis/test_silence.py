@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from swarmtui.analysis.levels.figures import LevelReading, level_figures
 from swarmtui.analysis.quality.facts import level_facts
 from swarmtui.analysis.quality.judge import judge
+from swarmtui.analysis.quality.silence import PrefillTimes
 from swarmtui.model.record import CANCELLED, Record
 from swarmtui.model.session import Level
 from swarmtui.model.telemetry import HostLoad, ProgramTimes
@@ -261,3 +262,8 @@ def test_a_silence_at_the_end_of_a_level_that_was_cut_there_is_named() -> None:
     )
     (level,) = level_figures([answer, cut], [stage()], [end(at=5000.0)])
     assert kinds(level) == ["frozen"]
+
+
+def test_a_prompt_that_is_far_longer_than_usual_may_take_longer_for_each_token() -> None:
+    usual = PrefillTimes(ttft_s=0.2, per_token_s=0.0002, tokens=1000, fastest_s=0.2)
+    assert [usual.longest_ns(tokens) / 1e9 for tokens in (10, 2000, 3000)] == pytest.approx([0.4, 0.8, 2.4])

@@ -81,12 +81,12 @@ def test_stopping_run_shows_no_time_left() -> None:
 
 
 def test_a_search_shows_what_it_has_found_and_the_time_left_in_any_terminal() -> None:
-    search = SearchState(goal="capacity", low=8, high=16, next_c=12, step="bisect")
+    search = SearchState(goal="capacity", low=8, at_least=8, high=16, next_c=12, step="bisect")
     shown = frame(
         c=12, done=7, of=18, in_flight=12, waiting=3, out_tps=512.0, ttft_s=0.9, left_s=25.0, left_bound="about",
         search=search,
     )  # fmt: skip
-    found = "C=12 [########------------] 7/18 · 8 kept · 16 missed"
+    found = "C=12 [########------------] 7/18 · at least 8 · 16 missed"
     assert describe_frame(shown) == (
         f"{found} · halving the gap between 8 and 16 · 512 tok/s · first token (10 s) 900 ms · 3 of 12 waiting · "
         "0 errors · about 0:25 left"

@@ -194,7 +194,9 @@ def test_conversation_includes_the_responses_of_the_model(sandbox: Sandbox) -> N
     assert turns[1][1:] == [
         {"role": "assistant", "content": "reply0 reply1 "}, {"role": "user", "content": "second question"},
     ]  # fmt: skip
-    assert json.loads(ran.out)["levels"][0]["n"] == 4
+    summary = json.loads(ran.out)
+    assert summary["levels"][0]["n"] == 4
+    assert summary["session"]["workload_file"] == str(workload), "a command that runs it again names the file"
     phases = [request["phase"] for request in sandbox.detail()["requests"]]
     assert phases[:5] == ["level"] * 4 + ["filler"], "each turn has the phase of its task"
 

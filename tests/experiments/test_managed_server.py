@@ -18,10 +18,12 @@ from swarmtui.client.session_client import StopControl
 from swarmtui.experiments import managed_server, server_guardian
 from swarmtui.experiments.managed_server import Interrupted, ManagedServer, ServerFailed, free_port
 from swarmtui.experiments.server_guardian import LaunchCommand
+from swarmtui.model.findings import Finding
 from swarmtui.model.redaction import Secrets
 from tests.cli.programs import wait_until
 
 GUARDIAN = server_guardian.__name__
+GUARDIAN_DIED = Finding(code="guardian_died", text="its guardian process died")
 SIM = (sys.executable, "-m", "swarmtui.sim", "moe-tp1")
 # Launches a server and exits, as `docker run -d` and `systemctl start` do.
 DETACHED = """\
@@ -112,7 +114,7 @@ def test_server_dies_with_its_guardian(tmp_path: Path) -> None:
         assert guardian != os.getpid()
         os.kill(guardian, signal.SIGKILL)
         wait_until(lambda: not sim_on(port), "the server is gone")
-        assert server.failure() == "its guardian process died"
+        assert server.failure() == GUARDIAN_DIED
 
 
 def test_forked_processes_die_with_a_killed_guardian(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_forked_processes_die_with_a_killed_guardian(tmp_path: Path) -> None:
         assert parent is not None
         os.kill(parent.ppid(), signal.SIGKILL)
         wait_until(lambda: not parent.is_running() or parent.status() == psutil.STATUS_ZOMBIE, "the server is killed")
-        assert server.failure() == "its guardian process died"
+        assert server.failure() == GUARDIAN_DIED
     assert not [process for process in (*forked, sim) if alive(process)]
 
 
@@ -176,7 +178,7 @@ def test_process_without_the_session_and_environment_of_its_server_is_stopped(
         assert directory.name in {path.name for path in cgroups()} or cgroup == "no cgroup"
         if killed != "neither":
             os.kill(guardian.pid if killed == "guardian" else guardian.ppid(), signal.SIGKILL)
-            wait_until(lambda: server.failure() == "its guardian process died", "it is noticed")
+            wait_until(lambda: server.failure() == GUARDIAN_DIED, "it is noticed")
     assert not alive(hidden) and sim_on(port) == []
     assert directory.name not in {path.name for path in cgroups()}
 
@@ -226,13 +228,16 @@ def test_waiting_can_be_interrupted(tmp_path: Path) -> None:
         server.start()
 
 
-def test_fatal_signal_is_reported(tmp_path: Path) -> None:
-    words = (sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, "killed"), (signal.SIGSEGV, "exited")])
+def test_fatal_signal_is_reported(tmp_path: Path, number: signal.Signals, code: str) -> None:
+    """Somebody kills a server; what it does itself is its own fault."""
+    words = (sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})")
     with (
         managed(launch(free_port(), *words), tmp_path / "log") as server,
-        pytest.raises(ServerFailed, match="was killed by signal 9"),
+        pytest.raises(ServerFailed) as caught,
     ):
         server.start()
+    assert caught.value.why == Finding(code=code, text=f"was killed by signal {int(number)}")
 
 
 def test_running_server_is_left_alone(tmp_path: Path) -> None:

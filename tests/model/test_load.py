@@ -157,7 +157,7 @@ def test_levels_rotate_if_there_are_several_runs() -> None:
         (MIXED.replace('"b" }', '"b", check = {} }'), "side[0].check"),
         ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x", after = ["a"] }]\n', "tasks.after"),
         ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x", after = ["z"] }]\n', "tasks[0].after"),
-        ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x" }, { id = "a", text = "y" }]\n', "tasks.id"),
+        ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "x" }, { id = "a", text = "y" }]\n', "tasks[1].id"),
         ('kind = "dag"\nname = "d"\ntasks = [{ id = "a", text = "{b}" }, { id = "b", text = "y" }]\n', "tasks[0].text"),
     ],
 )

@@ -69,6 +69,12 @@ def test_builtin_workloads_are_named_after_their_files() -> None:
     }  # fmt: skip
 
 
+def test_built_in_workloads_are_told_from_files_of_the_same_name(written: Callable[[str], WorkloadFile]) -> None:
+    mine = written('kind = "random"\nname = "coding"\ninput_tokens = 8\noutput_tokens = 8\n')
+    assert not find_workload(mine.source).builtin
+    assert all(found.builtin and find_workload(found.source) == found for found in builtin_workloads())
+
+
 def test_digest_depends_on_workload_and_data_only(tmp_path: Path, written: Callable[[str], WorkloadFile]) -> None:
     text = 'kind = "jsonl"\nname = "own"\nfile = "data.jsonl"\n'
     data = tmp_path / "data.jsonl"

@@ -48,6 +48,21 @@ max_token = 9
     ]
 
 
+def test_several_wrong_ids_are_not_called_duplicates(tmp_path: Path) -> None:
+    text = """\
+kind = "dag"
+name = "odd"
+[[tasks]]
+id = "-"
+text = "a"
+[[tasks]]
+id = "a b"
+text = "b"
+"""
+    wrong = "expected text matching regex '^[A-Za-z][A-Za-z0-9_-]*$'"
+    assert problem_texts(tmp_path, text) == [f":4: tasks[0].id: {wrong}", f":7: tasks[1].id: {wrong}"]
+
+
 def test_no_problem_hides_another(tmp_path: Path) -> None:
     """Problems in the same table or list, below a wrong table, and semantic ones."""
     text = """\

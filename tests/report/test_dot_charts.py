@@ -383,7 +383,7 @@ def test_a_figure_that_does_not_stand_for_its_level_is_hollow() -> None:
     levels = [level(8, tps=557.0), level(16, tps=61.0, flags=(few,)), level(32, tps=400.0, complete=False, by_run=())]
     upper, _ = curve_charts(levels, LevelMarks(False, None, None))
     assert upper.series[0].hollow == {16, 32}
-    assert "".join(text_of(paint_charts([upper], 60, 12))).count("○") == 2
+    assert "".join(text_of(paint_charts([upper], 60, 12))).count("◇") == 3
 
 
 # the grid

@@ -51,7 +51,7 @@ def full_frame(**fields: Any) -> Frame:
             requests=9, errors={"reset": 2, HOSTILE: 1}, tokens_in=900, tokens_out=90, ttft_sum_s=200.5,
             ttft_counts=tuple(counts),
         ),
-        "search": SearchState(goal="capacity", low=4, high=8),
+        "search": SearchState(goal="capacity", low=6, at_least=4, high=8),
         "levels": (level(1, tps=50.0, ttft=0.1, tpot=0.02, stream=50.0), level(4, tps=160.0, ttft=0.2)),
         "telemetry": Telemetry(t_ns=0, gpus=(gpu,), servers=(server,)),
         "quality": (QualityLine(name="client CPU", state="doubtful", value="1", sentence="x", code="client_cpu"),),

@@ -209,7 +209,8 @@ def test_a_server_that_went_away_does_not_end_the_range() -> None:
     said = answer(made, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {})
     assert (said.agents, said.high, said.missed_c) == (1, None, None)
     assert said.headline.sentence.startswith("at least 1 agent with ") and "missed" not in said.headline.sentence
-    assert said.limit.sentence == "not known: the server went away or restarted with 8 agents"
+    why = "4 had too few requests to tell; not known: the server went away or restarted with 8 agents"
+    assert said.limit.sentence == why
     plain = answer(msgspec.structs.replace(made, search=None, capacity=None), None, "", {})
     assert "16 of 16 requests failed" in plain.limit.sentence
 
@@ -294,5 +295,27 @@ def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_r
         summary(levels), search=search, capacity=found, goodput=goodput(levels, records, slo)
     )
     said = answer(asked, slo, "ttft_p90=2s", {})
-    assert said.limit.sentence.startswith("12 kept and 13 missed it by up to 5 %; at 16 agents the first token took ")
+    why = "12 kept it by 5 %, too close to the limit to count; 13 missed it by 5 %"
+    assert said.limit.sentence.startswith(f"{why}; at 16 agents the first token took ")
     assert level_marks(levels, answer=said).past == 16, "12 is within the range"
+    vary = Finding(code="runs_vary", text="runs here may differ by up to 23 %")
+    varied = msgspec.structs.replace(asked, capacity=msgspec.structs.replace(found, findings=(vary,)))
+    assert answer(varied, slo, "ttft_p90=2s", {}).limit.sentence.startswith(f"{why}, as runs here may differ by up to ")
+
+
+@pytest.mark.parametrize("missed", [True, False])
+def test_a_level_above_the_answer_that_had_few_requests_is_named(missed: bool) -> None:
+    """12 of 12 requests kept it at 8 agents, and the answer is 4."""
+    few = SearchedLevel(c=8, visits=1, n=12, good=12, state="unsure", room=0.4)
+    search = SearchState(goal="capacity", levels=(searched(4, "kept", 2), few, *([searched(16, "missed")] * missed)))
+    found = Capacity(
+        slo="ttft_p90=2s", agents=4, low=4, high=15 if missed else None, next_c=16 if missed else None, alpha=0.2,
+        visits=4, requests=99,
+    )  # fmt: skip
+    levels = [level(c, tps=100, ttft=0.1 * c) for c in (4, 8, 16)[: 2 + missed]]
+    records: dict[LevelKey, list[Record]] = {(16, None): [request(0, [2400])] * 40}
+    judged = goodput(levels, records, parse_slo("ttft_p90=2s")) if missed else ()
+    asked = msgspec.structs.replace(summary(levels), search=search, capacity=found, goodput=judged)
+    said = answer(asked, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {}).limit.sentence
+    then = "at 16 agents the first token took" if missed else "not reached: no level had more than 8 agents"
+    assert said.startswith(f"8 had too few requests to tell; {then}")

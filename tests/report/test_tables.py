@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarmtui.numbers import seconds
-from swarmtui.report.table import Cell, Column, Facts, Sentence, Table, fit, tabulate
+from swarmtui.report.table import Cell, Column, Facts, Fields, Sentence, Table, fit, keyed, tabulate
 from swarmtui.report.text import paint
 from swarmtui.text import display_width
 from swarmtui.tui.tables import block_lines, table_lines
@@ -45,6 +45,17 @@ def test_cells_are_truncated_then_gaps_narrowed_then_columns_dropped(
     layout = fit(example(("a name of some length", 0.25, 7)), width, gaps=(3, 2, 1))
     assert (layout.titles, layout.gap, layout.dropped) == (titles, gap, dropped)
     assert sum(layout.widths) + layout.gap * len(layout.widths) <= width
+
+
+def test_the_widest_cells_are_truncated_first() -> None:
+    words = (keyed("a", "a", least=4), keyed("b", "b", least=4))
+
+    def widths(a: str, b: str) -> tuple[int, ...]:
+        rows: list[Fields] = [{"a": a, "b": b}]
+        return fit(tabulate("", rows, words), 20, gaps=(2,)).widths
+
+    assert widths("short one", "a much longer cell") == (8, 8)
+    assert widths("short", "a much longer cell") == (5, 11)
 
 
 def test_every_line_fits_and_names_from_outside_are_one_line() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.session_process.precision import PrecisionGoal
+from swarmtui.analysis.levels.runs import runs_by_level
+from swarmtui.session_process.precision import PrecisionGoal, known_part
+from tests.analysis.record_builders import request, stage
 from tests.bench.load_shape import SHAPES, simulate
 from tests.cli.scripted_server import respond_with_words, scripted_server
 from tests.seeds.virtual_session import simulate_journal
@@ -34,6 +36,25 @@ def test_answers_in_flight_do_not_count_as_silence() -> None:
     for record in answered[:-12]:
         goal.add(record)
     assert goal.found is not None and goal.found < 0.02
+
+
+def test_one_small_half_width_may_be_chance_two_in_a_row_end_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter((0.05, 0.01, 0.03, 0.02, 0.02))
+    monkeypatch.setattr(PrecisionGoal, "_known_half_width", lambda goal, records: next(found))
+    goal = PrecisionGoal(stage(c=1), 0.02, 1)
+    reached = []
+    for task in range(5):
+        goal.add(request(100.0 * task, [100.0 * task + 50], task=task))
+        reached.append(goal.reached)
+    assert reached == [False, False, False, False, True]
+
+
+def test_nothing_is_known_of_a_run_before_each_agent_has_an_answer() -> None:
+    records = [request(100.0 * task, [100.0 * task + 50, 100.0 * task + 60], task=task) for task in range(4)]
+    runs = runs_by_level(records, [stage(c=2)], [])
+    assert known_part(runs[2, None][0]).sent == []
+    runs = runs_by_level([*records, request(0.0, [50, 260], task=9, agent=1)], [stage(c=2)], [])
+    assert len(known_part(runs[2, None][0]).sent) == 4, "the other agent has had none since then"
 
 
 @pytest.mark.parametrize("complete", [False, True])

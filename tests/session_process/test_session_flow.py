@@ -15,7 +15,7 @@ import pytest
 from swarmtui.client.session_client import ConnectionLost, attach, running_sessions
 from swarmtui.model import client_protocol
 from swarmtui.model.base import BadInput
-from swarmtui.model.load import Barrier
+from swarmtui.model.load import Barrier, Open
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED
 from swarmtui.sessions.index import list_sessions
@@ -231,6 +231,13 @@ def test_last_frame_is_that_of_the_level_and_not_of_its_serial_baseline(harness:
     assert harness.journal(session_client).stages[-1].phase == "serial"
     last = session_client.frames[-1]
     assert [level.c for level in last.levels] == [1, 2] and last.c == 2
+
+
+def test_planned_levels_of_an_open_loop_are_its_rates(harness: SessionHarness) -> None:
+    with scripted_server(respond_with_words(2, gap_s=0.0)) as server:
+        session_client = harness.start(server.url, Plan(load=Open(rate=(40.0, 80.0), requests=4, warmup=0)))
+        assert session_client.wait_for_end().ending == "done"
+    assert {frame.planned for frame in session_client.frames if frame.levels} == {(40.0, 80.0)}
 
 
 def test_end_says_why_the_endpoint_is_unusable(harness: SessionHarness) -> None:

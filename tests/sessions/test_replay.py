@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from swarmtui.model.client_protocol import WatchedStream
+from swarmtui.model.client_protocol import Frame, WatchedStream
 from swarmtui.model.journal import End, Entry, RequestEntry, StageEnd, StageStart
 from swarmtui.model.load import Barrier, Mixed, SerialRates, Swarm
 from swarmtui.model.plan import Plan
-from swarmtui.sessions.replay import Replay, open_replay
+from swarmtui.sessions.replay import Replay, open_replay, result_frame
 from swarmtui.sessions.store import load_session, summarise
 from tests.sessions import session_builders
 from tests.sessions.session_builders import MS, T0
@@ -38,6 +38,21 @@ def test_last_frame_has_the_saved_levels(replay: Replay) -> None:
     assert [(level.c, level.n, level.out_tps_steady) for level in shown] == [
         (level.c, level.n, level.out_tps_steady) for level in saved
     ]
+
+
+@pytest.mark.parametrize("root", [RECORDED, RECORDED.parent.parent / "sessions" / "recorded"], ids=["sim", "gpu"])
+def test_result_of_a_session_is_the_end_of_its_replay(root: Path) -> None:
+    """Except for what only its journal has: times, requests and samples."""
+    replay, summary = open_replay(root, "last"), summarise(load_session(root, "last"))
+    shown, saved = replay.frame_at(replay.length_s), result_frame(summary)
+    for name in ("levels", "tasks", "quality", "answer", "goodput", "servers"):
+        assert getattr(saved, name) == getattr(summary, name)
+    assert saved.levels and saved.planned and saved.quality and saved.answer
+    differ = {name for name in Frame.__struct_fields__ if getattr(shown, name) != getattr(saved, name)}
+    assert differ <= {
+        "t_ns", "elapsed_s", "done", "of", "run", "runs", "out_tps", "per_stream_tps", "ttft_s", "finished", "totals",
+        "coalesced_chunks", "tokens_per_chunk", "rows", "rates", "points", "telemetry", "ttft_split",
+    }  # fmt: skip
 
 
 def test_levels_appear_in_order(replay: Replay) -> None:

@@ -55,6 +55,7 @@ SECRETS = (
     "zqlabel", "zqnote", "zqtag", "zqhost", "zqlan", "zqheader", "zqcafile", "zquser", "zqprompt",
     "zqanswer", "zqseries", "zqpath", "zqkey", "zqlora", "zqevent", "zqkernel", "zqworker", "zqaddress",
     "zqmodeldir", "zqproblem", "zqprogram", "zqerror", "zqtype", "zqprevious", "zqtemplate", "zqbusy",
+    "zqworkload",
 )  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def private_session(**fields: Any) -> list[Any]:
                 engine="vLLM", ca_file="/zqcafile.pem", header_names=("X-zqheader",),
             ),
         ),
-        workload_spec={"kind": "prompts", "prompts": ["zqprompt"]},
+        workload_spec={"kind": "prompts", "prompts": ["zqprompt"]}, workload_file="/home/zquser/zqworkload.toml",
         client=ClientInfo(version="0.1.0", python="3.11.7", host="zqhost", cores=2, kernel="6.8.0-zqkernel"),
         hosts=(Host(name="zqworker", address="zqaddress", machine="zqaddress", cores=4),),
         series=Series(kind="probe", name="http://zqseries"), previous="zqprevious",

@@ -38,6 +38,16 @@ def test_tags_are_enough_for_a_limit() -> None:
     assert c == 1 and limit == pytest.approx(936 / 1.65)
 
 
+def test_limits_of_the_summary_stay_after_the_end() -> None:
+    light = session_limits([decoding(1)], [served(gpus=("a",))], [GPU], None, {}, None)
+    made = msgspec.structs.replace(summary([decoding(1)]), speed_of_light=light)
+    state = SessionState(0)
+    state.apply(Head(session=session(), pid=1))
+    state.finish(made)
+    ((c, limit),) = state.frame(1, rows=False).limit
+    assert c == 1 and limit == pytest.approx(315, abs=1)
+
+
 def test_result_says_why_the_limit_is_not_known() -> None:
     levels = [decoding(1)]
     elsewhere = served(None, shape_problem="the files of acme/tiny were not found on this host")

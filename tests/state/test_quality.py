@@ -136,7 +136,7 @@ def test_a_share_of_the_first_second_is_no_doubt_yet_but_the_end_judges_what_the
         start = end + SECOND // 50
         if task == 3:
             early = line(monitor.lines(()), "turnaround")
-            assert early.state == "note" and early.sentence.endswith("; too early to tell")
+            assert early.state == "note" and early.early and early.sentence.endswith("; too early to tell")
             assert line(monitor.final(()).lines, "turnaround").state == "doubtful"
     assert line(monitor.lines(()), "turnaround").state == "doubtful"
 
@@ -238,3 +238,13 @@ def test_tokens_of_a_request_are_compared_once_the_server_has_counted_them(
             monitor.add_record(Record(task=task, chunks=50, error="cancelled", stage=stage, t_sent_ns=1))
     monitor.add_sample(msgspec.structs.replace(after, servers=(msgspec.structs.replace(server, engine=engine),)), 0)
     assert line(monitor.final(()).lines, "token_counts").state == state
+
+
+def test_a_line_is_early_until_enough_is_measured_whatever_it_says() -> None:
+    """A host that is quiet in the first second may be drowned in the next one: it is not ok yet."""
+    monitor = QualityMonitor(cache="warm")
+    for at in range(8):
+        monitor.add_record(Record(task=at, t_sent_ns=at * SECOND + 1, t_done_ns=(at + 1) * SECOND, chunks=9))
+        turnaround = line(monitor.lines(()), "turnaround")
+        assert (turnaround.state, turnaround.early) == ("ok", at < 5)
+    assert not any(found.early for found in monitor.final(()).lines)

@@ -228,6 +228,28 @@ def test_a_late_first_token_has_missed_the_slo_before_its_request_ends() -> None
     assert counts(9.0) == [(0, 0), (0, 0)]
 
 
+def test_a_late_first_output_stays_late_once_it_is_there() -> None:
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttfo_p90=2s", alpha=0.2))
+    state.apply(stage(1))
+    for t_s, row in (
+        (2.5, StreamRow(0, "thinking", 3, "", 5, 4, 4, 0.5, measured=True)),
+        (3.0, StreamRow(0, "writing", 3, "", 5, 1, 5, 0.5, measured=True)),
+    ):
+        state.apply_frame(0, WorkerFrame(int(t_s * 1e9), 1, 1, 0, 0, (row,), 0.0, 0, 0, 0))
+        assert [(one.good, one.n) for one in state.frame(int(t_s * 1e9), rows=False).slo_kept] == [(0, 1)]
+
+
+def test_the_percentile_of_the_first_tokens_is_that_of_the_slo() -> None:
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p80=2s", alpha=0.2))
+    state.apply(stage(10))
+    rows = tuple(StreamRow(n, "writing", n, "", 5, 1, 1, (n + 1) / 10, measured=True) for n in range(10))
+    state.apply_frame(0, WorkerFrame(int(3e9), 10, 10, 0, 0, rows, 0.0, 0, 0, 0))
+    found = state.frame(int(3e9), rows=False).first_tokens
+    assert found is not None and (found.in_time, found.percentile_s) == (10, 0.8)
+
+
 def test_the_ttft_of_a_running_level_is_that_of_the_requests_that_its_search_counts() -> None:
     """Not of those before them, whose first tokens are the newest; one that is awaited and late counts, too."""
     state = SessionState(0)

@@ -39,3 +39,17 @@ def test_rate_of_a_stream_does_not_contain_its_waiting_time(wait_s: float) -> No
         rate.update(quarter * 250_000_000, row, 1.0)
         shown.add(rate.rate and round(rate.rate, 3))
     assert shown - {None} == {40.0}
+
+
+def test_rate_under_another_load_begins_anew_and_recent_output_stays() -> None:
+    rate = StreamTally(0)
+
+    def write(second: int, total: int, span_s: float) -> None:
+        rate.update(second * 1_000_000_000, StreamRow(0, "writing", 1, "", 1, 0, total, 0.1, span_s), 1.0)
+
+    for second in range(1, 5):
+        write(second, 100 * second, second - 0.01)
+    rate.restart()
+    write(5, 410, 4.99)
+    assert rate.rate == pytest.approx(10.0)
+    assert rate.recent[-2:] == (100.0, 10.0)

@@ -103,7 +103,7 @@ def test_help_on_the_levels_explains_every_heading_and_every_sign_of_their_table
     headings = {column.short or column.title for table in tables for column in table.columns}
     explained = {name for names, _ in panel_topic(4).rows for name in names.split(", ")}
     assert {"C", "rate", "p90", "SLO met", "done/s", "hit rate", "primary"} <= headings
-    assert {*headings, "baseline", "change", "pass", *"▸▼✓✖?!○"} <= explained
+    assert {*headings, "baseline", "change", "pass", *"▸▼✓✖?!○◇"} <= explained
 
 
 @pytest.mark.parametrize("context", get_args(KeyContext))

@@ -71,7 +71,7 @@ def test_the_rate_of_an_agent_says_nothing_of_slots_which_would_read_as_slots_of
 
 async def test_a_small_table_has_the_rows_around_the_running_level_without_a_gap() -> None:
     """The answer is among them where it fits."""
-    search = SearchState(goal="capacity", low=4, high=6, visits=8, next_c=16, step="check")
+    search = SearchState(goal="capacity", low=4, at_least=4, high=6, visits=8, next_c=16, step="check")
     for loads, shown in (
         ((1, 2, 4, 6, 8, 12, 32), ("▸4 ", "▼6 ", " 8 ", " 12 ", "○16 ", "↑↓ 3–7 of 8")),
         ((1, 2, 4, 6, 8, 10, 12, 14, 32), (" 10 ", " 12 ", " 14 ", "○16 ", " 32 ", "↑↓ 6–10 of 10")),

@@ -42,7 +42,7 @@ from swarmtui.tui.dialogs import QuitDialog
 from swarmtui.tui.lines import Line, LineWidget, fit_line
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.live_model import LiveModel
-from swarmtui.tui.pick_list import PickList
+from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.terminal_cells import Cell, TerminalCells, cells_of
 from swarmtui.tui.textual_patches import PatchedApp, Terminal, _release_memory
 from swarmtui.tui.themes import SWARM, line_styles
@@ -258,7 +258,7 @@ def test_incremental_painting_equals_a_full_repaint(size: tuple[int, int], steps
                         case "page":
                             screen.query_one("#page", Page).show(value)
                         case "items":
-                            items = [(str(number), text) for number, text in enumerate(value)]
+                            items = [PickItem(str(number), text) for number, text in enumerate(value)]
                             screen.query_one("#list", PickList).set_items(items)
                         case "scroll":
                             screen.query_one("#page", Page).move(value)

@@ -25,6 +25,7 @@ from tests.tui.frame_builders import frame, hello, live_data
 SEARCH = SearchState(
     goal="capacity",
     low=8,
+    at_least=8,
     high=16,
     visits=6,
     next_c=12,
@@ -59,7 +60,7 @@ def words(shown: Frame, width: int) -> str:
 
 def test_a_search_shows_its_levels_the_bracket_and_whether_the_running_one_keeps_the_slo() -> None:
     assert words(searching(), 140) == (
-        "how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 ████░░░░ ┄ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+        "how many agents? 1 … 2 ✓ 4 ! 8 ✓ 12 ████░░░░ 16 ✖ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
     )
 
 
@@ -152,6 +153,15 @@ def test_a_quick_search_counts_down_to_its_deadline() -> None:
     assert header_view(session(), no_deadline, None, None).clock[-1] == "0:10, some minutes left"
 
 
+@pytest.mark.parametrize("left_s", [None, 4.0])
+def test_a_search_that_is_finishing_has_no_time_left(left_s: float | None) -> None:
+    search = msgspec.structs.replace(SEARCH, next_c=None, step=None)
+    shown = msgspec.structs.replace(searching(), search=search, left_s=left_s, left_bound="at_most")
+    view = header_view(session(), shown, None, None)
+    assert (view.phase.partition(":")[0], view.clock[-1]) == ("finishing", "0:10")
+    assert "left" not in describe_frame(shown)
+
+
 def test_a_search_says_why_it_goes_back_to_fewer_agents() -> None:
     """A level that was the answer so far was missed when it was run again."""
     above = SearchedLevel(c=16, visits=2, n=34, good=24, state="unsure", kept_visits=1, missed_visits=1)
@@ -172,9 +182,7 @@ def test_what_a_level_is_for_is_said_in_shorter_words_and_never_cut(step: Search
 
 def test_until_the_next_level_begins_none_of_its_agents_has() -> None:
     shown = msgspec.structs.replace(searching((0, 0), 0), of=None, begun=0)
-    assert words(shown, 140) == (
-        "how many agents? 1 … 2 ✓ 4 ! 8 ✓ ┄ 12 ▸ 0 requests ┄ 16 ✖ first token ≤ 2 s · ≥ 20 tok/s"
-    )
+    assert words(shown, 140) == ("how many agents? 1 … 2 ✓ 4 ! 8 ✓ 12 ○ 0 requests 16 ✖ first token ≤ 2 s · ≥ 20 tok/s")
     assert header_view(session(), shown, None, None).phase == "warming up: 0 of 12 agents began"
 
 
@@ -184,7 +192,7 @@ def test_a_level_that_measures_nothing_yet_says_how_many_agents_began_and_what_i
 
     shown = msgspec.structs.replace(searching((0, 0), 0), begun=3)
     assert phase(shown) == "warming up: 3 of 12 agents began, 0 of at most 8 requests"
-    assert "┄ 12 ░░░░░░░░ ┄" in words(shown, 140)
+    assert "12 ░░░░░░░░ 16" in words(shown, 140)
     # The requests of an earlier visit count, too.
     search = msgspec.structs.replace(SEARCH, levels=(SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure"),))
     again = msgspec.structs.replace(shown, search=search, run=2)
@@ -208,11 +216,11 @@ def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:
     known = FirstTokens(limit_s=2.0, percentile=90, in_time=3, late=0, oldest_s=1.44, percentile_s=1.2, awaited=False)
     shown = msgspec.structs.replace(searching((0, 0), 0), first_tokens=known, note="", errors=0, warnings=())
     view = header_view(session(), shown, None, None)
-    moving = "3 first tokens in time, oldest wait 1.4 s (limit 2 s)"
+    moving = "3 first tokens in time, oldest wait > 1 s (limit 2 s)"
     assert view.detail[0] == f"{moving} · halving the gap between 8 and 16 · step 7"
-    assert "".join(part for part, _ in status_line(view, 80)).endswith("   oldest wait 1.4 s (limit 2 s)")
+    assert "".join(part for part, _ in status_line(view, 80)).endswith("   oldest wait > 1 s (limit 2 s)")
     over = msgspec.structs.replace(shown, first_tokens=msgspec.structs.replace(known, oldest_s=2.24))
-    assert first_token_texts(over)[1] == "oldest wait 2.2 s, over 2 s"
+    assert first_token_texts(over)[1] == "oldest wait > 2 s, over 2 s"
     late = msgspec.structs.replace(known, in_time=0, late=2, oldest_s=None)
     assert first_token_texts(msgspec.structs.replace(shown, first_tokens=late)) == ("2 first tokens late",)
 
@@ -242,7 +250,7 @@ def test_the_room_in_the_kv_cache_is_linked_to_the_answer(code: str, is_said: bo
 def test_a_cliff_is_about_queues_not_an_slo() -> None:
     search = msgspec.structs.replace(SEARCH, goal="cliff", step=None)
     shown = msgspec.structs.replace(frame(12), search=search)
-    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ! 8 ✓ ┄ 12 ███░░░░░ 3 of 8 requests ┄ 16 ✖"
+    assert words(shown, 120) == "cliff 1 ? 2 ✓ 4 ! 8 ✓ 12 ███░░░░░ 3 of 8 requests 16 ✖"
     assert step_texts(search) == ()
 
 
@@ -267,7 +275,7 @@ def test_manual_control_keeps_its_name_as_levels_are_added(width: int) -> None:
 def test_the_conditions_of_the_slo_keep_their_names_in_a_narrow_terminal() -> None:
     search = msgspec.structs.replace(SEARCH, levels=SEARCH.levels[:2], low=2, high=None)
     shown = msgspec.structs.replace(searching(), search=search)
-    assert words(shown, 80) == "agents? 1 … 2 ✓ ┄ 12 ▸ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
+    assert words(shown, 80) == "agents? 1 … 2 ✓ 12 ○ ✓ first token ≤ 2 s · ✓ ≥ 20 tok/s"
 
 
 def moments() -> list[Frame]:
@@ -286,7 +294,7 @@ def test_the_line_of_a_search_has_one_shape_at_a_width(width: int) -> None:
     lines = [text(moment, width) for moment in moments()]
     assert len({line.lstrip().partition("?")[0] for line in lines}) == 1
     assert len({line.rpartition("first token")[1] for line in lines}) == 1
-    running = "12 ▸" if "12 ▸" in lines[0] else "░"
+    running = "12 ○" if "12 ○" in lines[0] else "░"
     assert all(running in line for line in (lines[0], lines[2], lines[3], lines[5]))
 
 
@@ -312,12 +320,12 @@ def test_a_level_that_was_missed_while_something_slowed_the_server_down_is_not_s
     shown = msgspec.structs.replace(searching((2, 4)), search=search, levels=levels, quality=(busy,))
     live = LiveModel()
     live.apply(shown)
-    assert "8 kept · 16 missed? ·" in describe_frame(msgspec.structs.replace(shown, note=""))
+    assert "at least 8 · 16 missed? ·" in describe_frame(msgspec.structs.replace(shown, note=""))
     assert "not sure" in header_view(session(), shown, None, None).quality[0]
-    assert "8 ✓ ┄ 12" in text(shown, 140) and "┄ 16 ?" in text(shown, 140) and "✖" not in text(shown, 140)
+    assert "16 ?" in text(shown, 140) and "✖" not in text(shown, 140)
     assert ("16 ?", "warn") in plan_line(plan_view(session(), shown), 140)
     curve = curve_view(levels, (), "", "", (), *live.marked_by)
-    assert curve.notes[0] == "▸ most so far 8 · ? not sure 16"
+    assert curve.notes[0] == "▸ at least 8 so far · ? not sure 16"
     assert curve.charts[0].boundary == ((8, 16), None)
     table = levels_view(levels, None, (), "", (), *live.marked_by).table
     assert "✖" not in "".join(cell.text for row in table.rows for cell in row)
@@ -361,7 +369,7 @@ def test_a_level_that_can_only_end_one_way_says_so_before_its_end(good: tuple[in
 def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_slo(late: int, is_open: bool) -> None:
     """Eight late requests are allowed, of 38 of earlier visits and at most 42 of this one; two were late before."""
     search = SearchState(
-        goal="capacity", low=22, high=24, visits=9, next_c=22, step="decide",
+        goal="capacity", low=22, at_least=22, high=24, visits=9, next_c=22, step="decide",
         levels=(
             SearchedLevel(c=20, visits=1, n=19, good=19, state="kept"),
             SearchedLevel(c=22, visits=2, n=38, good=36, state="kept"),
@@ -376,13 +384,13 @@ def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_
     )
     live = LiveModel()
     live.apply(with_outlook(shown))
-    best, past = ("▸ most so far 20", "? not sure 22") if is_open else ("▸ most so far 22", "▼ past it 24")
-    assert curve_view(levels, (), "", "", (), *live.marked_by).notes[0] == f"{best} · {past}"
+    said = "▸ at least 20 so far, 22 not any more · ? not sure 22" if is_open else "▸ at least 22 so far · ▼ past it 24"
+    assert curve_view(levels, (), "", "", (), *live.marked_by).notes[0] == said
     now = level_now(live.frame)
     assert now is not None and now.counted == "again 36 of 38"
     view = levels_view(levels, None, (), "", (), *live.marked_by, now=now)
     assert [row[0].text for row in view.table.rows] == (["▸20", "?22", "24"] if is_open else ["20", "▸22", "▼24"])
-    assert ("? not sure yet" in view.marks[0]) == is_open and "slowed" not in view.marks[0]
+    assert ("? not sure: measured again now" in view.marks[0]) == is_open and "slowed" not in view.marks[0]
     # What slows the server down proves nothing, and the search has its own verdict at the end of the visit.
     busy = QualityLine(code="host_pressure", name="host", value="90 %", state="doubtful", sentence="")
     for other in (msgspec.structs.replace(shown, quality=(busy,)), msgspec.structs.replace(shown, run=2)):
@@ -406,4 +414,4 @@ def test_the_level_that_ends_the_range_stays_in_the_line() -> None:
     search = SearchState(goal="capacity", low=20, high=24, visits=11, levels=levels)
     ended = msgspec.structs.replace(frame(24), search=search, slo=DEFAULT_SLO, status="ended")
     for width in (60, 80, 120):
-        assert "20 ✓ ┄ 24 ? ┄ 26 ✖" in text(ended, width)
+        assert "20 ✓ 24 ? 26 ✖" in words(ended, width)

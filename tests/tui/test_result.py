@@ -225,10 +225,10 @@ async def test_a_repeated_run_says_first_whether_the_change_helped(size: tuple[i
 
 def test_a_search_for_the_capacity_has_no_other_result_before_its_end() -> None:
     unsure = SearchedLevel(c=4, visits=1, n=9, good=8, state="unsure")
-    search = SearchState(goal="capacity", step="bisect", low=1, high=4, next_c=2, levels=(unsure,))
+    search = SearchState(goal="capacity", step="bisect", low=2, at_least=1, high=4, next_c=2, levels=(unsure,))
     shown = msgspec.structs.replace(ended_frame(None), status="running", search=search, search_result="the cliff is 8")
     text = result_text(shown, None)
-    assert "so far the SLO is kept with 1 agent and missed with 4 (not sure yet)" in text
+    assert "so far the SLO is kept with at least 1 agent and missed with 4 (not sure yet)" in text
     assert "cliff is" not in text and "sweet spot" not in text
 
 

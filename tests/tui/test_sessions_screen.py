@@ -235,7 +235,7 @@ async def test_the_result_of_a_saved_search_has_its_levels_as_it_had_during_the_
         await until(lambda: "four slots" in screen_text(app))
         await pilot.press("g", "enter")
         await until(lambda: "Why no more" in screen_text(app))
-        assert "how many agents? 1 ✓ 2 ✓ 4 ? ┄ 8 ✖" in " ".join(screen_text(app).split())
+        assert "how many agents? 1 ✓ 2 ✓ 4 ? 8 ✖" in " ".join(screen_text(app).split())
 
 
 async def test_a_session_is_compared_with_the_one_before_or_else_with_a_newer_one_and_exported(

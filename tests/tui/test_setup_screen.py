@@ -30,10 +30,10 @@ from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.lines import first_lines
 from swarmtui.tui.live.watch_screens import SavedScreen
 from swarmtui.tui.live_model import LiveModel
-from swarmtui.tui.pick_list import PickList
+from swarmtui.tui.pick_list import PickItem, PickList, item_lines
 from swarmtui.tui.setup.form import LastSetup, applicable, default_choices, read_setup, write_setup
 from swarmtui.tui.setup.last_time import naming_flags
-from swarmtui.tui.setup.view import align_columns, last_time_texts, plan_text, server_lines, server_rows, workload_lines
+from swarmtui.tui.setup.view import last_time_texts, plan_text, server_items, server_lines, workload_lines
 from tests.cli.scripted_server import ScriptedHandler, scripted_server
 from tests.tui.conftest import Until
 from tests.tui.screen_text import match_snapshot, screen_text
@@ -133,14 +133,22 @@ def test_the_plan_says_how_many_requests_the_table_will_count() -> None:
     assert "30 s each" in plan_text(Plan(load=Closed(levels=(1, 8), duration="30s")))
 
 
-def test_names_and_descriptions_are_separated() -> None:
-    known = catalogue.builtin_workloads()
-    lines = align_columns([(workload.name, workload.description) for workload in known], 200)
-    for workload, line in zip(known, lines, strict=True):
-        assert line.startswith(f"{workload.name} ")
-        assert line.split("  ", 1)[1].strip() == workload.description
-    (short,) = align_columns([("chat", "1,024 tokens in, 1,024 out, random words")], 40)
-    assert short == "chat  1,024 tokens in, 1,024 out …"
+def test_names_and_descriptions_of_a_list_are_separated() -> None:
+    known = [PickItem(found.name, found.name, found.description) for found in catalogue.builtin_workloads()]
+    for item, line in zip(known, item_lines(known, 200), strict=True):
+        assert line.startswith(f"{item.text} ")
+        assert line.split("  ", 1)[1].strip() == item.about
+
+
+def test_descriptions_of_a_list_begin_in_one_column_or_are_left_out_together() -> None:
+    items = [
+        PickItem("a", "chat", "1,024 tokens in, 1,024 out, random words"),
+        PickItem("b", "日本語", "short"),
+        PickItem("c", "▸ 5 more, in a line that is much longer"),
+    ]
+    assert item_lines(items, 40) == ["chat    1,024 tokens in, 1,024 out …", "日本語  short", items[2].text]
+    assert item_lines(items, 30) == ["chat", "日本語", "▸ 5 more, in a line that is …"]
+    assert item_lines([PickItem("a", "sim:moe-tp1", "4 slots")], 20) == ["sim:moe-tp1  4 slots"]
 
 
 def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
@@ -203,13 +211,13 @@ async def test_server_of_another_user_is_not_preselected_and_started_only_when_c
 
 def test_a_recent_server_of_this_host_that_was_not_found_is_not_running() -> None:
     recent = ("http://127.0.0.1:8091", "http://localhost:1", "http://10.0.0.4:8000")
-    rows = dict(server_rows((found_server(2),), {}, recent, searched=True))
+    rows = {item.id: item.text for item in server_items((found_server(2),), {}, recent, searched=True)}
     assert [rows[url] for url in recent] == [
         "127.0.0.1:8091  recent, not running",
         "localhost:1  recent",
         "10.0.0.4:8000  recent",
     ]
-    assert dict(server_rows((), {}, recent))[recent[0]] == "127.0.0.1:8091  recent", "it may be found yet"
+    assert server_items((), {}, recent)[0].text == "127.0.0.1:8091  recent", "it may be found yet"
 
 
 async def test_the_field_of_the_slo_explains_its_words_while_it_has_the_cursor(

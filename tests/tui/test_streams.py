@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.pilot import Pilot
 
+from swarmtui.analysis.capacity.words import first_token_texts
+from swarmtui.analysis.limits.slo import DEFAULT_SLO
 from swarmtui.model.client_protocol import StreamRate
+from swarmtui.model.findings import SearchState
 from swarmtui.model.worker_protocol import StreamRow, TextTail
+from swarmtui.state.counts import RunningSlo
 from swarmtui.tui.app import AppResult, SwarmApp
 from swarmtui.tui.live.agent_lines import agent_columns, agent_lines, column_titles, has_times, text_window
 from swarmtui.tui.live.heat_map import heat_cells, map_layout, map_lines
@@ -156,6 +160,26 @@ def test_a_wait_below_a_second_has_tenths_and_a_longer_one_whole_seconds(waited_
     waiting = StreamRow(0, "waiting", 0, "chat", seen.t_ns - int(waited_s * 1e9), 0, 0, None)
     (line,) = streams_view(msgspec.structs.replace(seen, rows=(waiting,)), {}, "state", "", 0, 9).shown
     assert line.ttft == text
+
+
+@pytest.mark.parametrize("waited_s", [0.35, 1.0, 1.96, 2.31, 7.2])
+def test_the_oldest_wait_of_the_header_is_the_longest_one_of_the_agents_that_count(waited_s: float) -> None:
+    """Before the requests of a level come those with which it begins: they wait longer, and none is judged."""
+    seen = frame(3)
+    rows = tuple(
+        StreamRow(agent, "waiting", agent, "chat", seen.t_ns - round(1e9 * wait), 0, 0, None, measured=agent > 0)
+        for agent, wait in enumerate((waited_s + 3.0, waited_s, waited_s / 2))
+    )
+    judged = RunningSlo(DEFAULT_SLO, 1, 0)
+    judged.see(rows, seen.t_ns)
+    search = SearchState(goal="capacity", next_c=3, step="climb")
+    seen = msgspec.structs.replace(seen, rows=rows, search=search, slo=DEFAULT_SLO, first_tokens=judged.first_tokens())
+    first, oldest, _ = streams_view(seen, {}, "agent", "", 0, 9).shown
+    assert f"oldest wait {oldest.ttft}" in first_token_texts(seen)[0]
+    assert first.ttft == f"({int(waited_s + 3.0)} s)"
+    assert first.without_text == "warm-up: not counted" and "counted" not in oldest.without_text
+    # A run without a search judges nothing.
+    assert streams_view(msgspec.structs.replace(seen, search=None), {}, "agent", "", 0, 9).shown[0].ttft.startswith(">")
 
 
 async def test_a_map_has_each_agent_in_its_place_and_the_sort_key_begins_after_the_order_that_is_shown() -> None:

@@ -37,7 +37,7 @@ from swarmtui.tui.lines import cell_width, scale_top
 from swarmtui.tui.live.curve import curve_view
 from swarmtui.tui.live.header import HeaderPanel, header_view, phase, status_line
 from swarmtui.tui.live.history import HistoryTrace, history_view, recent_columns, trace_lines
-from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, LevelsPanel, level_now, levels_view
+from swarmtui.tui.live.levels import GAPS, WIDTHS, LevelNow, level_now, levels_view
 from swarmtui.tui.live.machine import MachinePanel, MachineView
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.screen import LiveScreen
@@ -282,6 +282,22 @@ def test_notes_leave_the_quality_ok() -> None:
     assert header_view(None, seen, None, None).quality == ("● quality ok",)
 
 
+def test_quality_is_not_ok_before_it_is_judged() -> None:
+    """A doubt counts at once; before there is a line, and while one may still become a doubt, it is not judged."""
+    ok = QualityLine(code="clock", name="clock", state="ok", value="", sentence="")
+    steal = QualityLine(code="host_steal", name="steal", state="note", value="40 %", sentence="", early=True)
+    for lines in ((), (ok, steal)):
+        assert header_view(*manual(quality=lines), None, None).quality == (
+            "· quality not judged yet", "· not judged yet", "· not judged",
+        )  # fmt: skip
+    doubt = msgspec.structs.replace(ok, state="doubtful")
+    assert header_view(*manual(quality=(steal, doubt)), None, None).quality[-1] == "? not sure"
+    for width in (80, 120):
+        panel = HeaderPanel()
+        panel.view = header_view(*manual(quality=(ok, steal)), None, None)
+        assert "not judged" in text_of(panel.draw(width, 3)[:1])
+
+
 def test_quality_is_that_of_the_worst_line() -> None:
     lines = (
         QualityLine(code="clock", name="clock", state="ok", value="", sentence=""),
@@ -470,7 +486,12 @@ def test_a_level_is_shown_before_it_is_measured_completely() -> None:
     narrow = text_of(table_lines(view.table, 30)).splitlines()
     assert all(len(line) <= 30 for line in narrow)
     assert [line.split()[0] for line in narrow] == ["C", "○1", "○2"] and "TTFT" in narrow[0]
-    assert all("○ so far" in marks for marks in view.marks)
+    assert [marks.split()[-2:] for marks in view.marks] == [["measured", "now"], ["○", "now"]]
+    # The first one has its requests, and waits for its figures; the second one was left early.
+    left = (provisional(1, 4, 4, 60.0), *found[1:], provisional(4, 3, 8, 90.0))
+    later = levels_view((), provisional=left, now=LevelNow(4, "measuring", ""))
+    assert [row[0].text for row in later.table.rows] == ["1", "◇2", "○4"]
+    assert later.marks[0].endswith("○ measured now · ◇ ended early")
     (curve,) = curve_view((), (), "", "no level yet", found).charts[0].series
     assert curve.points == ((1, 60), (2, 90)) and curve.hollow == {1, 2}
     assert curve_view((), (), "", "no level yet").empty == "no level yet"
@@ -516,14 +537,12 @@ def test_levels_of_a_search_have_the_requests_that_met_the_slo() -> None:
     )
     so_far = ProvisionalLevel(c=4, done=3, of=8, out_tps=80.0, per_stream_tps=20.0, ttft_s=0.1)
     search = SearchState(goal="capacity", low=1, high=2, levels=found)
-    table = levels_view(
-        [level(1), level(2)], provisional=(so_far,), search=search, now=LevelNow(4, "", "… 2 of 3")
-    ).table
+    table = levels_view([level(1), level(2)], provisional=(so_far,), search=search, now=LevelNow(4, "", "2 of 3")).table
     ids = [column.id for column in table.columns]
     assert "n" not in ids, "there is one count for each level"
     at = ids.index("slo")
     assert [(row[at].text, row[at].code) for row in table.rows] == [
-        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("… 2 of 3", "partial"),
+        ("✓ 16 of 16", "kept"), ("✖ 3 of 20", "missed"), ("2 of 3", "partial"),
     ]  # fmt: skip
 
 
@@ -604,7 +623,7 @@ async def test_the_best_level_and_the_running_one_stay_in_a_small_table() -> Non
         SearchedLevel(c=c, visits=1, n=8, good=8 if c < 3 else 0, state="unsure" if c == 2 else "missed")
         for c in range(2, 10)
     )
-    search = SearchState(goal="capacity", low=2, high=3, next_c=4, step="decide", levels=found)
+    search = SearchState(goal="capacity", low=2, at_least=2, high=3, next_c=4, step="decide", levels=found)
     levels = tuple(level(c) for c in range(2, 10))
     seen = msgspec.structs.replace(frame(4), search=search, levels=levels, provisional=())
     app = SwarmApp(source=RecordingSource(model_of(seen)))
@@ -651,13 +670,26 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
     assert ("requests failed in 12 levels" in table or "kinds of remarks: press" in table) == bool(errors), table
 
 
-def test_the_columns_are_explained_where_several_sentences_have_room() -> None:
-    panel, shown = LevelsPanel(), []
-    panel.view = levels_view([level(c, tps=10.0 * c) for c in (1, 2, 4)])
-    for height in range(5, 16):
-        lines = ["".join(text for text, _ in line) for line in panel.draw(100, height)]
-        shown.append(sum(f"{name}: " in " ".join(lines) for name in ("tok/s", "per agent", "TTFT", "scaling")))
-    assert shown[0] == 0 and shown[-1] == 4 and 1 not in shown, shown
+@pytest.mark.parametrize(
+    ("size", "explained"),
+    [((80, 24), False), ((100, 30), False), ((120, 40), False), ((160, 45), False), ((200, 60), True)],
+)
+async def test_whether_columns_are_explained_depends_on_the_terminal_alone(
+    size: tuple[int, int], explained: bool
+) -> None:
+    """Not on the number of levels, nor on what is remarked about them: their lines do not come and go."""
+    remark = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
+    places = set()
+    for count in (1, 4, 12):
+        for flags in ((), (remark,)):
+            levels = tuple(level(c, tps=10.0 * c, flags=flags) for c in range(1, count + 1))
+            seen = msgspec.structs.replace(frame(4), levels=levels, provisional=())
+            app = SwarmApp(source=RecordingSource(model_of(seen)))
+            async with app.run_test(size=size) as pilot:
+                await pilot.pause()
+                lines = screen_text(app).splitlines()
+                places.add(next((at for at, line in enumerate(lines) if "tok/s: output of all agents" in line), None))
+    assert len(places) == 1 and (None not in places) == explained
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])

@@ -136,13 +136,13 @@ async def test_ramp_steered_by_keys_leaves_levels_marked_as_incomplete(
         await until(lambda: c_of(live) == 200 and live.frame is not None and live.frame.done > 2)
         await pilot.press("x", "x")
         await until(lambda: live.ended is not None)
-        await until(lambda: re.search(r"○ *200", screen_text(app)) is not None)
+        await until(lambda: re.search(r"◇ *200", screen_text(app)) is not None)
         await until(lambda: "incomplete" in screen_text(app))
     assert live.ended is not None
     assert live.frame is not None and [level.c for level in live.frame.levels] == [1, 200]
     report(live.ended, (), Outputs(open_progress(sys.stderr, True)))
     output = capsys.readouterr().out
-    assert re.search(r"○ *200 *\|", output) and "incomplete: it ended early" in output
+    assert re.search(r"◇ *200 *\|", output) and "incomplete: it ended early" in output
 
 
 async def test_quitting_during_a_run_asks_then_stops_and_saves(tmp_path: Path, until: Until) -> None:

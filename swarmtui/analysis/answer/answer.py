@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -72,7 +73,8 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     row = rows_said("limit", facts)[0]
     missed = rows_said("missed", facts)
     if not missed:
-        return AnswerSentence(code=row.code, sentence=row.text(facts))
+        between = _between(facts, search) if facts.agents else ""
+        return AnswerSentence(code=row.code, sentence=f"{between}{row.text(facts)}")
     if facts.disturbed is not None and facts.agents is not None and row.code != "errors":
         seen = f"at {agents(facts.c or 0)} {missed[0].text(facts)}"
         said = f"not known: {seen}" if row.code in _DISTURBANCES else f"likely: {seen}, and {row.text(facts)}"
@@ -88,26 +90,33 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
 
 
 def _between(facts: AnswerFacts, search: SearchState | None) -> str:
-    """`12 missed it by 9 %; `: why neither is the answer, nor the level that surely misses."""
-    agents, c = facts.agents or 0, facts.c or 0
+    """Say why the answer is no level above it that does not surely miss, in front of the one that does.
+
+    `12 kept it by 5 %, too close to the limit to count; 13 missed it by 9 %; `
+    """
+    agents, c = facts.agents or 0, facts.c or facts.gone_c or inf
     levels = search.levels if search is not None and search.goal == "capacity" else ()
     between = [level for level in levels if agents < level.c < c and level.state == "unsure"]
     near = [level for level in between if level.close and not level.differs]
-    kept, missed = ([one.c for one in near if ((one.room or 0.0) >= 0.0) is is_kept] for is_kept in (True, False))
-    parts = (f"{_listed(kept)} kept" if kept else "", f"{_listed(missed)} missed" if missed else "")
-    varies = f", and {facts.varies}" if facts.varies else ""
-    words = [f"{' and '.join(filter(None, parts))} it {_by_how_much(near)}{varies}"] if near else []
+    kept, missed = ([one for one in near if ((one.room or 0.0) >= 0.0) is is_kept] for is_kept in (True, False))
+    few = [level for level in between if not level.close and not level.differs and (level.room or 0.0) >= 0.0]
+    words = [f"{_listed(kept)} kept it by {_room_text(kept)}, too close to the limit to count"] if kept else []
+    words += [f"{_listed(missed)} missed it by {_room_text(missed)}"] if missed else []
+    if near and facts.varies:
+        words = [f"{'; '.join(words)}, {'as' if kept else 'and'} {facts.varies}"]
+    words += [f"{_listed(few)} had too few requests to tell"] if few else []
     words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
     return "".join(f"{said}; " for said in words)
 
 
-def _by_how_much(levels: Sequence[SearchedLevel]) -> str:
-    """`by 9 %`, `by up to 12 %`: how far these levels are from the limit."""
+def _room_text(levels: Sequence[SearchedLevel]) -> str:
+    """`9 %`, `up to 12 %`: how far these levels are from the limit."""
     rooms = [abs(level.room) for level in levels if level.room is not None]
     if len(rooms) < len(levels):
-        return "by little"
-    most = percent(max(rooms)) if max(rooms) >= 0.01 else "less than 1 %"
-    return f"by {'up to ' if len(rooms) > 1 and max(rooms) >= 0.01 else ''}{most}"
+        return "little"
+    if max(rooms) < 0.01:
+        return "less than 1 %"
+    return f"{'up to ' if len(rooms) > 1 else ''}{percent(max(rooms))}"
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
@@ -122,12 +131,12 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
     above = [level for level in searched.levels if level.c > facts.agents and level.state != "dip"]
     missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
-    close = [level.c for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
+    close = [level for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
     past = [
-        (level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[: missed + 1] if level.c not in close
+        (level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[: missed + 1] if level not in close
     ]
     if close:
-        past = sorted([*past, (close[0], f"{_listed(close)} close to the limit")])
+        past = sorted([*past, (close[0].c, f"{_listed(close)} close to the limit")])
     if not past and facts.c is not None:
         past = [(facts.c, f"{facts.c} missed")]
     parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(words for _, words in past)]
@@ -137,9 +146,10 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
 
 
-def _listed(levels: Sequence[int]) -> str:
+def _listed(levels: Sequence[SearchedLevel]) -> str:
     """`12`, `12 and 13`, or `12, 13 and 16`"""
-    return " and ".join(filter(None, (", ".join(map(str, levels[:-1])), str(levels[-1]))))
+    *others, last = (str(level.c) for level in levels)
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def _past_words(level: SearchedLevel, first: int | None) -> str:

@@ -67,7 +67,21 @@ def _either(facts: AnswerFacts) -> str:
     return f"{choice}: no difference in agents shows"
 
 
+def _adds_flag(facts: AnswerFacts) -> bool:
+    """Whether the server is kept, so that a flag which was left out has to be added before anything else."""
+    found = facts.change
+    return found is None or not (found.worse or (_no_difference(facts) and _is_faster_before(facts)))
+
+
+def _left_out_text(facts: AnswerFacts) -> str:
+    assert facts.left_out is not None
+    before, now = facts.left_out.context
+    return f"add the advised {facts.left_out.flag}: without it each agent has {now:,} tokens of context, not {before:,}"
+
+
 DECIDING = (
+    AnswerRow("change", "left_out_flag", ("left_out",), _adds_flag, _left_out_text,
+        lambda f: f.left_out.flag if f.left_out else ""),
     AnswerRow("change", "repeat_run", ("change",), lambda f: _change(f).repeat_after,
         lambda f: _repeat(_change(f), "the later run"), lambda f: _change(f).command),
     AnswerRow("change", "repeat_earlier", ("change",), lambda f: _change(f).repeat_before and _restarts(f),

@@ -10,7 +10,7 @@ from swarmtui.analysis.answer.commands import same_target
 from swarmtui.analysis.answer.slots_change import SlotsChange
 from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.scaling import best_level, headline_level, open_loop_sentence
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
 from swarmtui.analysis.compare.differences import known_flags
 from swarmtui.analysis.compare.power import PowerEffect
 from swarmtui.analysis.levels.flags import level_without_server
@@ -109,7 +109,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
     `power_effect` is what the best power limit of a tune does, or the lowest one if none is worth it. `change`
-    is that since another session, and `slots_change` that of the slots, which contradicts what was `tried`.
+    is that since another session, `left_out` a flag advised there, `slots_change` contradicts what was `tried`.
     """
 
     levels: int = 0
@@ -194,7 +194,13 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     change: ServerChange | None = None
     slots_change: SlotsChange | None = None
     tried: SlotsForecast | None = None
-    command_endpoint: str = ""
+    left_out: LeftOutFlag | None = None
+    command_endpoint: str | None = ""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether no level is shown to keep the SLO, none to miss it, and not even the lowest one kept it so far."""
+        return self.agents == self.low == 0 and self.high is None
 
 
 def find_facts(summary: Summary, slo: Slo | None, counters: Mapping[int, ServerState]) -> AnswerFacts:

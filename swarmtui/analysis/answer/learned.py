@@ -9,7 +9,7 @@ import msgspec
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.slots_change import SlotsChange
 from swarmtui.analysis.answer.table import rows_said
-from swarmtui.analysis.compare.change import ServerChange
+from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
 from swarmtui.analysis.compare.differences import changed_settings, flag_differences, options_text, server_differences
 from swarmtui.analysis.quality.doubts import find_disturbances, find_doubts
 from swarmtui.model.answer import NextStep
@@ -61,9 +61,14 @@ def _said(facts: AnswerFacts) -> NextStep:
     return NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
 
 
-def decide_first(found: ServerChange, steps: Sequence[NextStep]) -> tuple[NextStep, ...]:
-    """Say first what to do about a change that is not known to help: then no next flag is advised, nor more slots."""
-    facts = AnswerFacts(change=found)
+def decide_first(
+    found: ServerChange | None, left_out: LeftOutFlag | None, steps: Sequence[NextStep]
+) -> tuple[NextStep, ...]:
+    """Say first what to do about a change that is not known to help, or was not made as advised.
+
+    Then no next flag is advised, nor more slots.
+    """
+    facts = AnswerFacts(change=found, left_out=left_out)
     said = rows_said("change", facts)
     if not said:
         return tuple(steps)

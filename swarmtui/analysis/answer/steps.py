@@ -92,14 +92,15 @@ def _price(facts: AnswerFacts) -> tuple[str, str]:
 
 
 def _more_slots_text(facts: AnswerFacts) -> str:
-    """Say how many agents there are if the total does not grow; nothing else is known about them."""
+    """Say how many agents there are if the total does not grow; else that nothing is known about them."""
     price, condition = _price(facts)
     memory = "memory allows it" if facts.kv_use is None and facts.kv_fits is None else ""
     if_ = " and ".join(filter(None, (condition, memory)))
     found = _forecast(facts)
     if found is not None and found.agents_shared is not None:
         return f"{_start(facts)}: up to {agents(found.agents_shared)}{price} (prediction, if {if_})"
-    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}"
+    unknown = "; how many keep the SLO then is not known" if facts.agents is not None else ""
+    return f"{_start(facts)}: more agents start at once{price}{f' if {if_}' if if_ else ''}{unknown}"
 
 
 def _or_fewer(facts: AnswerFacts) -> str:
@@ -157,8 +158,10 @@ def _is_wide(facts: AnswerFacts, share: float) -> bool:
 
     One that is disturbed would be as uncertain.
     """
-    if not facts.searched or (facts.sure or 1.0) >= _SURE or not facts.agents or facts.disturbed is not None:
+    if not facts.searched or (facts.sure or 1.0) >= _SURE or facts.disturbed is not None:
         return False
+    if not facts.agents:
+        return facts.is_undecided
     if facts.c is None and facts.at_highest:
         return False  # more agents say more
     if facts.varies is not None and facts.low == facts.agents and facts.high is not None:
@@ -166,16 +169,20 @@ def _is_wide(facts: AnswerFacts, share: float) -> bool:
     return facts.high is None or facts.high - (facts.low or 0) > max(1, floor(share * facts.agents))
 
 
+def _command(facts: AnswerFacts, what: str, more: str = "") -> str:
+    return "" if facts.command_endpoint is None else f"swarmtui {what}{facts.command_endpoint}{more}"
+
+
 def _higher_levels(facts: AnswerFacts) -> str:
     """A search for the cliff that found none would end at the same level again."""
     highest = facts.highest_c or 0
     how = f"--levels {2 * highest},{4 * highest}" if facts.searched_cliff else "--find-cliff"
-    return f"swarmtui run {how}{facts.command_endpoint}"
+    return _command(facts, f"run {how}")
 
 
 def _more_agents(facts: AnswerFacts) -> str:
     most = f" --max-agents {4 * (facts.highest_c or 0)}" if facts.at_highest else ""
-    return f"swarmtui capacity{facts.command_endpoint}{most}"
+    return _command(facts, "capacity", most)
 
 
 _WHY_EMPTY = "find out why answers are empty: the chat template, the stop words or the model may end them at once"
@@ -203,11 +210,11 @@ STEPS = (
     AnswerRow("next", "measure_again", ("disturbed",), lambda f: f.host is None and f.client is None,
         lambda f: "measure again", evidence=lambda f: f.disturbed or ""),
     AnswerRow("next", "one_agent_misses", ("agents", "slo", "one_tps"),
-        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None,
+        lambda f: f.agents == 0 and f.lowest_c == 1 and f.disturbed is None and not f.is_undecided,
         lambda f: f"try a looser SLO, or a smaller model: one agent has {rate(f.one_tps)} tok/s"),
     AnswerRow("next", "unsure_search", ("agents", "sure"), lambda f: _is_wide(f, _UNSURE),
         lambda f: "a surer search first (some minutes), as the number is not sure",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+        lambda f: _command(f, "capacity")),
     AnswerRow("next", "more_slots_agents", ("slots", "more_slots", "more_at_once", "more_agents"),
         lambda f: not f.doubts and _more_slots_help(f),
         _agents_with_more_slots, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
@@ -266,8 +273,8 @@ STEPS = (
         lambda f: f"more than {agents(f.highest_c or 0)}: no level missed the SLO", _more_agents),
     AnswerRow("next", "longer_search", ("agents", "sure"), lambda f: _is_wide(f, _WIDE) and not _is_wide(f, _UNSURE),
         lambda f: "a surer search (99 %, some minutes) narrows the number down",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+        lambda f: _command(f, "capacity")),
     AnswerRow("next", "search_capacity", ("highest_c",), lambda f: f.slo is None and f.levels > 1 and not f.grows,
         lambda f: f"how many agents have {parse_slo(DEFAULT_SLO).words()}",
-        lambda f: f"swarmtui capacity{f.command_endpoint}"),
+        lambda f: _command(f, "capacity")),
 )  # fmt: skip

@@ -19,7 +19,8 @@ class LevelMarks(NamedTuple):
 
     With `by_slo` they are the most agents that keep the SLO and the first level that misses it, else the best level and
     the cliff. `doubted`: what missed it proves nothing, as something made the server look slower (`disturbed`), or not
-    yet. `missed` is the lowest level past the best one that surely misses it.
+    yet. `missed` is the lowest level past the best one that surely misses it. `so_far`: a search runs, and the best
+    level is the highest that was shown to keep the SLO; the `withdrawn` one was, before another visit of it.
     """
 
     by_slo: bool
@@ -28,6 +29,8 @@ class LevelMarks(NamedTuple):
     doubted: bool = False
     disturbed: bool = False
     missed: float | None = None
+    so_far: bool = False
+    withdrawn: float | None = None
 
 
 def level_marks(
@@ -45,7 +48,8 @@ def level_marks(
         return marks._replace(doubted=disturbed and missed is None, disturbed=disturbed)
     if answer is None and search is not None and search.goal == "capacity":
         unsure = any(level.c == search.high and level.state == "unsure" for level in search.levels)
-        return _by_slo(search.low, search.high, search.bound)._replace(doubted=unsure)
+        marks = _by_slo(search.at_least, search.high, search.bound)
+        return marks._replace(doubted=unsure, so_far=True, withdrawn=search.withdrawn)
     if answer is None:
         levels = [level for level in levels if level.n >= max(_FEWEST, level.c)]
     best, cliff = best_level(levels, slots), scaling(levels, slots).cliff

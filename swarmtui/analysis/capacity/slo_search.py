@@ -76,24 +76,29 @@ def search_state(
     end: SearchEnd | None = None,
     *,
     disturbed: bool = False,
+    before: SearchState | None = None,
 ) -> SearchState:
     """Return what the visits tell; `end` is why the range is open although there is no `following` visit.
 
-    A level that misses the SLO is open if its last visit was disturbed, or the whole search.
+    A level that misses the SLO is open if its last visit was disturbed, or the whole search. `before` is what was said
+    before the last visit.
     """
     judged = judge(visits, alpha)
     opened = {visit.c: disturbed or visit.disturbed for visit in visits}
     best, margins = best_level(judged), level_margins(judged)
     highest = max((one.c for one in judged if one.kept and one.sure), default=0)
-    failed = [one.c for one in judged if not one.passes and not one.dip]
+    high = min((one.c for one in judged if not one.passes and not one.dip), default=None)
+    at_least, withdrawn = _claimed(before, highest, high, visits[-1].c if visits else 0)
     return SearchState(
         goal="capacity",
         low=best.c if best else None,
-        high=min(failed, default=None),
+        high=high,
         visits=len(visits),
         next_c=following.c if following else None,
         step=following.step if following else None,
         end=end,
+        at_least=at_least,
+        withdrawn=withdrawn,
         levels=tuple(
             SearchedLevel(
                 c=one.c,
@@ -113,6 +118,19 @@ def search_state(
             for kept, missed in [one.visits_by_verdict(alpha)]
         ),
     )
+
+
+def _claimed(before: SearchState | None, highest: int, high: int | None, last_c: int) -> tuple[int | None, int | None]:
+    """Return how many agents are shown to keep the SLO, and how many were said to before a visit contradicted it.
+
+    Levels are judged together, so that a visit above the `highest` one that is kept can make it less sure: that alone
+    takes nothing back, unless a level that is not higher then misses the SLO.
+    """
+    claimed = (before.at_least if before is not None else None) or 0
+    if highest < claimed < last_c and (high is None or claimed < high):
+        highest = claimed
+    withdrawn = claimed if claimed > highest else (before.withdrawn if before is not None else None) or 0
+    return highest or None, withdrawn if withdrawn > highest else None
 
 
 def _verdict(level: JudgedLevel, highest: int, *, disturbed: bool) -> LevelState:

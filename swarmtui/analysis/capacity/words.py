@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -11,8 +11,8 @@ from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_tex
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame, TimeBound
-from swarmtui.model.findings import KeptShare, SearchedLevel, SearchEnd, SearchState, SearchStep
-from swarmtui.numbers import clock, seconds
+from swarmtui.model.findings import Goodput, KeptShare, SearchedLevel, SearchEnd, SearchState, SearchStep
+from swarmtui.numbers import clock, wait_s
 from swarmtui.text import count_noun
 
 
@@ -45,6 +45,13 @@ def range_text(agents: int, low: int | None, high: int | None) -> str:
     return "" if low == high == agents else f" ({low}–{high})"
 
 
+def known_agents(agents: int, low: int | None, high: int | None, *, unit: bool = False) -> str:
+    """Return a number of agents with its range, `12 (11–13)`; without any level that is decided it is not known."""
+    if not agents and low == 0 and high is None:
+        return "not known"
+    return f"{count_noun(agents, 'agent') if unit else agents}{range_text(agents, low, high)}"
+
+
 def range_clause(agents: int, low: int | None, high: int | None) -> str:
     """Return the same for the middle of a sentence: `, perhaps fewer,`"""
     text = range_text(agents, low, high)
@@ -73,6 +80,40 @@ def doubt_words(level: SearchedLevel | None) -> str:
         return "close to the limit" if level.close else "not sure yet"
     kept, missed = (_TIMES.get(visits, f"{visits} times") for visits in (level.kept_visits, level.missed_visits))
     return f"kept {kept}, missed {missed}"
+
+
+UnsureReason = Literal["few", "running", "differs", "close", "slowed"]
+_REASONS: tuple[UnsureReason, ...] = get_args(UnsureReason)
+
+
+def unsure_reasons(
+    judged: Iterable[Goodput], search: SearchState | None, *, disturbed: bool
+) -> tuple[UnsureReason, ...]:
+    """Say why levels are not decided: too few requests, visits that differ, a limit nearby, or a slowed server.
+
+    What was missed while something made the server look slower (`disturbed`) proves nothing. A search that goes on may
+    be `running` such a level again.
+    """
+    if search is not None and search.goal == "capacity":
+        levels = (level for level in search.levels if search.shown_state(level) == "unsure")
+        found = {_unsure_reason(level, search.next_c, disturbed) for level in levels}
+    else:
+        found = {"slowed" if disturbed and _misses(level) else "few" for level in judged if level.kept is None}
+    return tuple(reason for reason in _REASONS if reason in found)
+
+
+def _unsure_reason(level: SearchedLevel, running_c: int | None, disturbed: bool) -> UnsureReason:
+    if level.differs:
+        return "differs"
+    if disturbed and (level.room or 0.0) < 0.0:
+        return "slowed"
+    if level.c == running_c:
+        return "running"
+    return "close" if level.close else "few"
+
+
+def _misses(level: Goodput) -> bool:
+    return any(one.share is not None and one.share < one.required for one in level.conditions)
 
 
 def visit_counts(visits: Iterable[tuple[int, int]], of: str = " of ") -> str:
@@ -120,12 +161,17 @@ def end_text(search: SearchState | None) -> str:
 _BOUNDS: dict[TimeBound, str] = {"exact": "", "about": "about ", "at_least": "at least ", "at_most": "at most "}
 
 
+def is_finishing(frame: Frame) -> bool:
+    """Whether a search has visited its last level."""
+    return frame.search is not None and frame.search.next_c is None and frame.status == "running"
+
+
 def left_text(frame: Frame) -> str:
-    """`about 2:10 left`; nothing when the rest of the plan is skipped.
+    """`about 2:10 left`; nothing when the rest of the plan is skipped, or a search has visited its last level.
 
     A search for the capacity without a deadline knows no time until a level has missed.
     """
-    if frame.status in ("stopping", "saving", "ended"):
+    if frame.status in ("stopping", "saving", "ended") or is_finishing(frame):
         return ""
     if frame.left_s is None:
         return "some minutes left" if frame.search is not None and frame.search.goal == "capacity" else ""
@@ -143,14 +189,17 @@ def outlook(share: KeptShare, most: int) -> Literal["miss", "keep"] | None:
 
 
 def first_token_texts(frame: Frame) -> tuple[str, ...]:
-    """Say what decides a running level before its requests end: `oldest wait 1.4 s (limit 2 s)`."""
+    """Say what decides a running level before its requests end: `oldest wait > 1 s (limit 2 s)`.
+
+    It is the longest wait among those of the agents, in the same digits, that count.
+    """
     known = frame.first_tokens
     if known is None or frame.status != "running":
         return ()
     waits = ""
-    if known.oldest_s is not None:
+    if known.oldest_s is not None and (oldest_s := wait_s(known.oldest_s)):
         limit = time_text(known.limit_s)
-        waits = f"oldest wait {seconds(known.oldest_s, 2)}"
+        waits = f"oldest wait > {oldest_s:g} s"
         waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
     in_time = f"{count_noun(known.in_time, 'first token')} in time" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token')} late"
@@ -186,6 +235,9 @@ def with_outlook(frame: Frame) -> Frame:
         msgspec.structs.replace(level, state="unsure") if level is best else level for level in search.levels
     )
     opened = msgspec.structs.replace(search, low=max(below, default=None), high=best.c, levels=levels)
+    if search.at_least == best.c:
+        kept = (level.c for level in levels if level.c < best.c and level.state == "kept")
+        opened = msgspec.structs.replace(opened, at_least=max(kept, default=None), withdrawn=best.c)
     return msgspec.structs.replace(frame, search=opened)
 
 

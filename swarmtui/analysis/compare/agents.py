@@ -105,17 +105,26 @@ class _Side(NamedTuple):
 
     def text(self, *, ranges: bool) -> str:
         """`22 (22–23)`, or `8 or more`"""
+        if self.is_undecided:
+            return f"not known{f' (most likely {self.agents})' if self.agents else ''}"
         if not ranges:
             return f"{self.agents}{' or more' if self.answer.is_open else ''}"
         return f"{self.agents}{range_text(self.agents, self.answer.low, self.answer.high)}"
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether no level is shown to keep the SLO, and none to miss it."""
+        return not self.answer.low and self.answer.high is None
+
+    @property
     def range(self) -> str:
-        """A range with both ends: `15–15`, `9 or more`, `at most 4`"""
+        """A range with both ends: `15–17`, `15`, `9 or more`, `at most 4`"""
         low, high = self.answer.low, self.answer.high
         if high is None:
-            return f"{low or 0} or more"
-        return f"{low}–{high}" if low or not high else f"at most {high}"
+            return f"{low} or more"
+        if low == high:
+            return f"{low}"
+        return f"{low}–{high}" if low else f"at most {high}"
 
 
 def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bool = False) -> AgentsChange | None:
@@ -175,7 +184,7 @@ def _apart(a: _Side, b: _Side) -> bool:
 
 
 def _number(side: _Side) -> str:
-    return "".join(agents_number(side.agents, is_open=side.answer.is_open, doubtful=False))
+    return "".join(agents_number(side.agents, is_open=side.answer.is_open, doubtful=side.is_undecided))
 
 
 def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
@@ -183,6 +192,8 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
     if reason == "no_limit":
         until = "until the host is quiet" if a.answer.disturbed and b.answer.disturbed else "is possible"
         return f"neither search found an upper limit: no comparison {until}"
+    if reason == "open_range" and (a.is_undecided or b.is_undecided):
+        return f"no level was decided {f'before; {b.range} now' if a.is_undecided else f'now; {a.range} before'}"
     if reason == "open_range":
         return f"no upper limit was found {'before' if a.high is None else 'now'}: {a.range} before, {b.range} now"
     if reason == "equal":

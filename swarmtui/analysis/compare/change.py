@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.compare.agents import SURE, AgentsChange
 from swarmtui.analysis.compare.differences import (
+    context_change,
     flag_differences,
+    known_flags,
+    option_name,
     options_text,
+    parse_flags,
+    server_differences,
 )
 from swarmtui.analysis.compare.sides import doubts_of
+from swarmtui.engines.registry import engine_named
 from swarmtui.model.base import Stored
 from swarmtui.model.session import Summary
 
@@ -48,6 +54,32 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     command: str = ""
     older_command: str = ""
     longer_command: str = ""
+
+
+class LeftOutFlag(Stored, frozen=True, kw_only=True):
+    """A flag of the advice that the restarted server has not got, and the tokens of a request before and without it."""
+
+    flag: str
+    context: tuple[int, int]
+
+
+def left_out_flag(older: Summary, newer: Summary) -> LeftOutFlag | None:
+    """Return the flag that keeps the context of a request, if the newer server has only the slots that were advised.
+
+    Null if the flags of the newer server are not known: then only their effect is.
+    """
+    slots = newer.scaling.reported_slots if newer.scaling else None
+    flags = known_flags(newer)
+    context = context_change(server_differences(older, newer), flag_differences(older, newer))
+    if slots is None or flags is None or older.answer is None or context is None or context[1] >= context[0]:
+        return None
+    name = engine_named(newer.servers[0].engine).total_context_flag
+    commands = [step.command for step in older.answer.next if step.forecast and step.forecast.slots == slots.total]
+    advised = next((value for command in commands if (value := parse_flags(command).get(name))), None)
+    given = {option_name(flag): value for flag, value in flags.items()}
+    if not name or advised is None or given.get(name) == advised:
+        return None
+    return LeftOutFlag(flag=f"{name} {advised}", context=context)
 
 
 def server_change(

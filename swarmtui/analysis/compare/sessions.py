@@ -10,7 +10,7 @@ from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
-from swarmtui.analysis.compare.change import server_change
+from swarmtui.analysis.compare.change import left_out_flag, server_change
 from swarmtui.analysis.compare.differences import (
     CLIENT_DIFFERENCES,
     Difference,
@@ -158,9 +158,11 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         slots = find_slots_change(a, b) if newer is b else find_slots_change(b, a)
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
+    older, change = a if newer is b else b, None
     if agents and not unchanged:
-        change = server_change(a if newer is b else b, newer, agents, _answer_times(rows, headline), swapped=newer is a)
-        steps = decide_first(change, steps)
+        change = server_change(older, newer, agents, _answer_times(rows, headline), swapped=newer is a)
+    if not refused:
+        steps = decide_first(change, left_out_flag(older, newer), steps)
     return Pair(
         a=a.session.id,
         b=b.session.id,

@@ -71,21 +71,23 @@ class Rule(NamedTuple):
 def judge(facts: QualityFacts, asked: Asked = EVERYTHING, so_far: Enough | None = None) -> tuple[QualityLine, ...]:
     """Return one line for each fact that is known; one that touches nothing of what is asked is never a doubt.
 
-    `so_far` is what a running session has measured; too little of it makes a doubt a remark.
+    `so_far` is what a running session has measured; too little of it makes a doubt a remark. In the first seconds a
+    line is early whatever its value is, as that of a share changes with each of them.
     """
     lines = []
     untouched = "the number of agents is not touched" if asked.agents else "tok/s and first tokens are not touched"
     for rule in RULES:
         grade = rule.grade(facts)
         if grade is not None:
+            early = so_far is not None and so_far.seconds < rule.enough.seconds
             if grade.state == "doubtful" and so_far is not None and not rule.enough.reached(so_far):
-                grade = grade.as_remark("too early to tell")
+                grade, early = grade.as_remark("too early to tell"), True
             inexact = rule.touches if grade.state == "doubtful" else ()
             if grade.state != "ok" and asked.figures.isdisjoint(rule.touches):
                 grade = grade.as_remark(untouched)
             line = QualityLine(
                 code=rule.code, name=rule.name, state=grade.state, value=grade.value, sentence=grade.sentence,
-                inexact=inexact, programs=grade.programs,
+                inexact=inexact, programs=grade.programs, early=early,
             )  # fmt: skip
             lines.append(line)
     return tuple(lines)

@@ -273,8 +273,9 @@ def _sentence(
         case "no_gain" if progress.ended == "budget" and not progress.tried:
             return f"{_figure(before)} {unit} with the command; the budget ended before a change of it was measured"
         case "no_gain" if objective == "agents" and base and all(start.agents_high is None for start in base):
+            known = f"{_figure(before)} {unit} or more" if before else f"how many {unit} there are is not known"
             return (
-                f"{_figure(before)} {unit} or more with the command: no search was long enough to find its limit, and "
+                f"{known} with the command: no search was long enough to find its limit, and "
                 "no change that was tried shows more; give a larger --budget"
             )
         case "no_gain":

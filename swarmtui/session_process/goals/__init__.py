@@ -57,7 +57,7 @@ async def _pursue(goal: Goal, stages: Stages) -> bool:
             while await stages.run_continuous(min(MAX_STREAMS, max(1, c)), None):
                 pass
         case client_protocol.Sweep(levels, runs):
-            if tuple(levels) != stages.plan.swept:
+            if (stages.load.mode.rates or levels) != stages.plan.swept:
                 stages.journal.write(SweepEntry(t_ns=time.perf_counter_ns(), levels=levels))
             return await _sweep(stages, levels, runs)
         case client_protocol.FindCliff(max_c):

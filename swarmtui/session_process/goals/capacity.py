@@ -18,7 +18,7 @@ from swarmtui.analysis.capacity.slo_search import CONFIRMING, NextVisit, next_vi
 from swarmtui.analysis.limits.shares import least_n
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.model.client_protocol import FindCapacity
-from swarmtui.model.findings import Capacity
+from swarmtui.model.findings import Capacity, SearchState
 from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.record import LEVEL_PHASES, Record
 from swarmtui.session_process.stages import Stages
@@ -50,6 +50,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
     journal.write(begun)
     visits: list[Visit] = []
     seconds: list[float] = []
+    found: SearchState | None = None
     runs: list[VisitTally] = []
 
     observe = partial(count_request, runs)
@@ -57,12 +58,13 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
     budget = Budget(goal.budget_s, clock)
 
     def choose() -> NextVisit | None:
+        nonlocal found
         slots = state.slots.total if state.slots else None
         following = next_visit(visits, slo, goal.max_c, alpha, quick=quick, slots=slots)
         end = search_end(visits, alpha) if following is None else None
         if following is not None and not budget.allows(following):
             following, end = None, "no_time"
-        found = search_state(visits, following, alpha, end, disturbed=state.was_disturbed)
+        found = search_state(visits, following, alpha, end, disturbed=state.was_disturbed, before=found)
         journal.write(SearchEntry(t_ns=time.perf_counter_ns(), search=found))
         stages.expected_end = budget.deadline
         if not quick:
@@ -106,9 +108,9 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
         reading.cancel()
         stages.observers.remove(observe)
     await stages.levels_computed()
-    found = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
-    journal.log_event("capacity", capacity_headline(found, slo))
-    return found
+    answer = capacity(slo, visits, state.levels, state.servers, alpha=alpha, context_tokens=begun.context_tokens)
+    journal.log_event("capacity", capacity_headline(answer, slo))
+    return answer
 
 
 def count_request(runs: Sequence[VisitTally], record: Record) -> None:

@@ -24,6 +24,9 @@ _BLANK_TEXTS = {
 }  # fmt: skip
 
 
+_UNCOUNTED = "warm-up: not counted"
+
+
 class StreamLine(NamedTuple):
     agent: int
     sign: str
@@ -38,6 +41,13 @@ class StreamLine(NamedTuple):
     write_s: float = 0.0
     primary: bool = False
     tail: TextTail | None = None
+    # Whether the level counts its request, as far as it waits.
+    counts: bool = True
+
+    @property
+    def without_text(self) -> str:
+        """What stands for the text of an agent that has none."""
+        return _BLANK_TEXTS.get(self.state, "") if self.counts else _UNCOUNTED
 
 
 class StreamColumns(NamedTuple):
@@ -80,7 +90,7 @@ def agent_lines(
     first = _spans(line, columns, here)
     if each == 1:
         text = text_window(line.tail, columns.text)[0] if columns.text and line.tail is not None else ""
-        text = text or _BLANK_TEXTS.get(line.state, "")
+        text = text or line.without_text
         if not text:
             # A replay has no text, and it may be hidden.
             return [[*first, *_waterfall(line, columns.text - 1, longest_s)]]
@@ -88,7 +98,7 @@ def agent_lines(
     first += _waterfall(line, columns.text - 1, longest_s)
     tail = line.tail
     shown = text_window(tail, width - _INDENT - 1, each - 1) if tail is not None and tail.text else []
-    shown = shown or [_BLANK_TEXTS.get(line.state, "")]
+    shown = shown or [line.without_text]
     lines: list[Line] = [first, *([(" " * _INDENT + part, "dim")] for part in shown)]
     return lines + [[]] * (each - len(lines))
 

@@ -42,9 +42,7 @@ def curve_view(
     )
     if not any(charts[0].series):
         return ChartView(empty=empty)
-    return ChartView(
-        charts if charts[1].series else charts[:1], _notes(marks, searching=search is not None and answer is None)
-    )
+    return ChartView(charts if charts[1].series else charts[:1], _notes(marks))
 
 
 def planned_levels(frame: Frame | None) -> tuple[float, ...]:
@@ -64,15 +62,20 @@ def beside_plan(baseline: Sequence[Level], frame: Frame | None) -> tuple[Level, 
     return tuple(level for level in baseline if min(loads) <= level.offered_load <= max(loads))
 
 
-def _notes(marks: LevelMarks, *, searching: bool) -> tuple[str, ...]:
-    """Name the marked levels, long and short; what is the most while a search runs is not its answer."""
-    most = "▸ most so far" if searching else "▸ most agents"
-    best, past = (most, "▼ past it") if marks.by_slo else ("▸ best", "▼ cliff")
+def _notes(marks: LevelMarks) -> tuple[str, ...]:
+    """Name the marked levels, from long to short.
+
+    A search that runs has no answer yet: it says what is shown so far, and what was and is not any more.
+    """
+    best, past = ("▸ most agents", "▼ past it") if marks.by_slo else ("▸ best", "▼ cliff")
     past = "? not sure" if marks.doubted else past
-    return tuple(
-        " · ".join(f"{name} {at:g}" for name, at in zip(names, (marks.best, marks.past), strict=True) if at is not None)
-        for names in ((best, past), (best[0], past[0]))
-    )
+    named = [(name, at) for name, at in ((best, marks.best), (past, marks.past)) if at is not None]
+    long, short = [f"{name} {at:g}" for name, at in named], [f"{name[0]} {at:g}" for name, at in named]
+    if marks.so_far:
+        known = "no level is sure yet" if marks.best is None else f"▸ at least {marks.best:g} so far"
+        known += f", {marks.withdrawn:g} not any more" if marks.withdrawn is not None else ""
+        long = [known, *long[marks.best is not None :]]
+    return " · ".join(long), long[0] if long else "", " · ".join(short)
 
 
 class CurvePanel(LivePanel, ChartPanel):

@@ -5,21 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from swarmtui.analysis.capacity.words import end_text, first_token_texts, left_text, outlook_texts, step_texts
+from swarmtui.analysis.capacity.words import (
+    end_text,
+    first_token_texts,
+    is_finishing,
+    left_text,
+    outlook_texts,
+    step_texts,
+)
 from swarmtui.analysis.quality.doubts import doubt_text
 from swarmtui.model.client_protocol import Ended, Frame
 from swarmtui.model.endpoint import api_text
 from swarmtui.model.load import traits
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
-from swarmtui.model.telemetry import QualityLine
 from swarmtui.numbers import clock, percent, rate, seconds
 from swarmtui.text import count_noun, name_errors, sanitize
 from swarmtui.tui.lines import Line, Panel, bar, cell_width, ljust, longest_fit, shorten
 from swarmtui.tui.live.layout import Place
 from swarmtui.tui.live.plan_line import (
     PlanView,
-    is_finishing,
     is_visited,
     level_text,
     plan_line,
@@ -87,7 +92,7 @@ def header_view(
     """
     title = _title(session)
     # An answer says it itself.
-    quality, style = _quality(frame.quality if frame and frame.answer is None else ())
+    quality, style = _quality(frame) if frame and frame.answer is None else ((), "")
     if frame is None:
         phase_text, why = ("starting", "") if ended is None else ("ended", ending_text(ended))
         return HeaderView(title, phase_text, "", None, (), quality, style, (why,) if why else (), "bad")
@@ -164,12 +169,18 @@ def _title(session: Session | None) -> tuple[str, ...]:
     return tuple(" · ".join(sanitize(part) for part in parts if part) for parts in versions)
 
 
-def _quality(lines: tuple[QualityLine, ...]) -> tuple[tuple[str, ...], StatusStyle]:
-    """Summarise the measurement quality by its worst line, from long to short; notes leave it ok."""
-    if not lines:
+def _quality(frame: Frame) -> tuple[tuple[str, ...], StatusStyle]:
+    """Summarise the measurement quality by its worst line, from long to short; notes leave it ok.
+
+    It is not judged before a line is known, nor while one is early: what it finds then may be a doubt a second later.
+    """
+    lines = frame.quality
+    if not lines and frame.status == "ended":
         return (), ""
     # Causes come before what follows from them.
     bad = sorted((line for line in lines if line.state in ("doubtful", "wrong")), key=lambda x: x.state != "wrong")
+    if not bad and (not lines or any(line.early for line in lines)):
+        return ("· quality not judged yet", "· not judged yet", "· not judged"), "dim"
     if not bad:
         sign, style = QUALITY_SIGNS["ok"]
         return (f"{sign} quality ok",), style

@@ -12,13 +12,12 @@ from swarmtui.model.client_protocol import Frame, ProvisionalLevel
 from swarmtui.model.findings import ALARMS, Goodput, SearchState, Slots
 from swarmtui.model.session import Level, TaskFigures
 from swarmtui.report.levels import (
-    KEPT,
-    SLO_SIGNS,
     column_meanings,
     first_tokens_over,
     level_table,
-    mark_names,
+    sign_names,
     slo_cells,
+    unsure_names,
     visit_texts,
 )
 from swarmtui.report.remarks import AT_LIMIT, at_limit, grouped_remarks, remarks
@@ -27,6 +26,7 @@ from swarmtui.report.tasks import task_table
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
+from swarmtui.tui.live.layout import EXPLAINED, MEANINGS
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
 from swarmtui.tui.live.plan_line import AGAIN, judged_so_far
 from swarmtui.tui.tables import block_lines, table_lines
@@ -43,8 +43,6 @@ WIDTHS = {
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
-# Of the sentences about the columns.
-_LEAST_SENTENCES = 2
 
 
 class LevelsView(NamedTuple):
@@ -54,9 +52,10 @@ class LevelsView(NamedTuple):
     next one; after the end, those that are marked. `pinned` are the rows to show, the first one above all: the running
     level, the best one and the first past it; after the end, those that are `compared` with a baseline come next. The
     baseline has the rows `measured_before` as well.
-    `marks` explains the signs, in several versions from long to short. Where there is no room for all remarks,
-    `by_kind` has one line for each kind, `grouped` a few words; they are dim unless requests failed or the answer is
-    in doubt. `visits` are what stands for the count of a row whose visits were not alike, from long to short.
+    `marks` explains the signs, in several versions from long to short, `unsure` only why levels are not sure. Where
+    there is no room for all remarks, `by_kind` has one line for each kind, `grouped` a few words; they are dim unless
+    requests failed or the answer is in doubt. `visits` are what stands for the count of a row whose visits were not
+    alike, from long to short.
     """
 
     table: Table
@@ -65,6 +64,7 @@ class LevelsView(NamedTuple):
     compared: tuple[int, ...]
     measured_before: tuple[int, ...]
     marks: tuple[str, ...]
+    unsure: str
     alarms: tuple[Sentence, ...]
     remarks: tuple[Sentence, ...]
     by_kind: tuple[Sentence, ...]
@@ -105,6 +105,7 @@ def levels_view(
     `slo` says about the levels of an ended session.
     """
     marks = level_marks(levels, slots, answer, search)
+    running = now.load if now is not None else None
     met = slo_cells(goodput, search)
     if search is not None and search.goal == "capacity":
         met = (met or {}) | ({now.load: Cell(now.counted, "partial")} if now is not None and now.counted else {})
@@ -112,7 +113,16 @@ def levels_view(
     levels = [level for level in levels if level.n or level.offered_load in (met or ())]
     over = first_tokens_over(levels, goodput, slo)
     table = level_table(
-        levels, tasks, baseline, provisional, marks, growing=answer is None, slo=met, over=over, search=search
+        levels,
+        tasks,
+        baseline,
+        provisional,
+        marks,
+        growing=answer is None,
+        slo=met,
+        over=over,
+        search=search,
+        running=running,
     )
     begun = [level.offered_load for level in (*levels, *provisional)]
     following = [load for load in planned if load not in begun]
@@ -122,18 +132,15 @@ def levels_view(
     table, loads = table._replace(rows=tuple(row for _, row in ordered)), [load for load, _ in ordered]
     newest = loads.index(begun[-1]) if begun else 0
     marked = [at for at, load in enumerate(loads) if load in (marks.best, marks.past)] if answer else []
-    running = now.load if now is not None else None
     before = {row.key for row in baseline.rows if row.leads and row.before is not None} if baseline else set()
     measured_before = tuple(loads.index(level.offered_load) for level in levels if level.key in before)
-    complete = all(level.has_complete_run for level in levels)
-    partial = "○ so far" if provisional else "" if complete else "○ incomplete"
-    judged = {KEPT[one.kept] for one in goodput} if search is None else {*map(search.shown_state, search.levels)}
-    near = met and judged & {"just kept", "just missed"}
-    close = ("✓? ✖? close to the limit", "✓? ✖? close") if near else ("", "")
-    is_unsure = "unsure" in judged and met is not None and not marks.doubted
-    unsure = ("? not sure: too few requests, or visits differ", "? not sure") if is_unsure else ("", "")
     by_load = visit_texts(search)
-    names = mark_names(marks) if levels or provisional else ("", "")
+    judged = goodput if met is not None else ()
+    codes = {row[0].code for row in table.rows}
+    used = [("○ measured now", "○ now")] if "partial" in codes and provisional else []
+    used += [("◇ ended early", "◇ early")] if "incomplete" in codes else []
+    signs = sign_names(marks, judged, search, used) if levels or provisional else ()
+    unsure = unsure_names(marks, judged, search)[-1] if signs else ""
     flags = [(level.name, flag) for level in levels for flag in level.flags]
     refused = [Sentence(f"not comparable: {why}", "note") for why in baseline.refused] if baseline and levels else []
     doubted = answer is not None and answer.quality == "doubtful"
@@ -147,7 +154,8 @@ def levels_view(
         tuple(loads.index(load) for load in (running, marks.best, marks.past) if load in loads),
         measured_before if answer is not None else (),
         measured_before,
-        tuple(" · ".join(filter(None, (name, partial, *few))) for name, *few in zip(names, close, unsure, strict=True)),
+        signs or ("",),
+        unsure,
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
         (*border, *refused, *single),
         (*border, *refused, *(Sentence(text, code) for text in remarks(levels, alarms=False))),
@@ -214,11 +222,10 @@ def level_now(frame: Frame | None) -> LevelNow | None:
         return None
     counts = judged_so_far(frame)
     known = frame.search.level(frame.c) if frame.search is not None else None
-    sign = SLO_SIGNS["so far"][0]
-    counted = "" if counts is None else f"{sign} {counts[0]} of {counts[1]}" if counts[1] else sign
+    doing = "measuring" if frame.begun is None else "warming up"
+    counted = "" if counts is None else f"{counts[0]} of {counts[1]}" if counts[1] else doing
     if counted and known is not None:
         counted = f"{AGAIN} {known.good or 0} of {known.n}"
-    doing = "measuring" if frame.begun is None else "warming up"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, counted)
 
 
@@ -282,6 +289,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before remarks that change nothing.
+        legend = self._legend(view, inside, width)
+        height -= len(legend)
         room = height - 2 - len(view.alarms)
         matters = bool(view.remarks) and view.grouped.code == "note"
         room = max(1, min(len(view.pinned), height - 2), room - (matters and total > room > _FEW_ROWS))
@@ -292,12 +301,25 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         cuts = [f"{cut}: {self.keys_alone}" for cut in _left_out(part_text(shown, total), unsaid)] or [""]
         # Signs are explained rather than that there are remarks, which change nothing.
         notes = [" · ".join(filter(None, (marks, cut))) for cut in cuts for marks in view.marks]
-        note = longest_fit((*notes, *cuts), width - 19)
+        # Nothing else may say why a level is not sure; the keys for other rows are in the help.
+        part = part_text(shown, total)
+        whys = [*([f"{view.unsure} · {part}"] if part else []), view.unsure] if view.unsure else []
+        note = longest_fit((*notes, *whys, *cuts), width - 19)
         lines = [self.heading(note, width), titles, *(rows[at] for at in shown), *alarms]
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
-        return [*lines, *_legend(_meanings(table, inside), width, height - len(lines))]
+        # It stands at the lower edge, whatever is above it.
+        return [*lines, *([[]] * (height - len(lines)) if legend else []), *legend]
+
+    def _legend(self, view: LevelsView, inside: int, width: int) -> list[Line]:
+        """Explain the first columns where the terminal is high enough, whatever levels there are."""
+        if not self.is_attached or self.app.size.height < EXPLAINED:
+            return []
+        sentences = _meanings(view.table._replace(rows=()), inside)
+        versions = (". ".join(sentences[:end]) for end in range(len(sentences), 0, -1))
+        legends = (block_lines([Sentence(text, "detail")], width) for text in versions)
+        return next((lines for lines in legends if len(lines) <= MEANINGS), [])
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> range:
         """The rows that fit: those that were chosen, else those around the pinned ones."""
@@ -318,12 +340,3 @@ def _meanings(table: Table, width: int) -> list[str]:
     return column_meanings(
         table, {column.id: title for column, title in zip(layout.columns, layout.titles, strict=True)}
     )
-
-
-def _legend(sentences: Sequence[str], width: int, room: int) -> list[Line]:
-    """As many sentences about the columns as have room, at least `_LEAST_SENTENCES`: one alone looks like a remark."""
-    for end in range(len(sentences), _LEAST_SENTENCES - 1, -1):
-        lines = block_lines([Sentence(". ".join(sentences[:end]), "detail")], width)
-        if len(lines) <= room:
-            return lines
-    return []

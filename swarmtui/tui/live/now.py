@@ -32,6 +32,8 @@ _TIME = len("99.9 ms")
 _AXIS, _WITH_AXIS = len("800 ms "), 18
 # The cells of a heading besides its title and its note.
 _AROUND_TITLE = 8
+# The title with most numbers of agents.
+_TITLE = len("now · C=256")
 _NO_PARTS = "queue, prefill, rest: not known yet"
 _SIGNS = {
     "queue": ("▒", "queue"),
@@ -50,6 +52,8 @@ _LEAST_BAR = 3
 # The figures by their ids in help, during a run and after it.
 _IDS = ("output", "stream", "ttft", "waiting")
 _ENDED_IDS = ("steady", "stream", "ttft", "queued")
+# All from 0 to a round number above the highest; in the first minute they show what there is.
+_BARS = ("bars: the last minute, from 0 to the most", "bars: the last minute, from 0", "bars: last minute")
 # One value for each column of a sparkline.
 Course = tuple[float | None, ...]
 
@@ -75,7 +79,7 @@ class Figure(NamedTuple):
 
 
 class NowView(NamedTuple):
-    """`bars` says what the bars are if they are no course in time, from long to short."""
+    """`bars` says what the bars are, from long to short: a course in time, or one over the levels."""
 
     title: str
     figures: tuple[Figure, ...]
@@ -83,6 +87,7 @@ class NowView(NamedTuple):
     # Only during a run: after its end the result has the tall digits.
     is_tall: bool = True
     bars: tuple[str, ...] = ()
+    of_levels: bool = False
 
 
 class _Numbers(NamedTuple):
@@ -138,7 +143,8 @@ def now_view(data: LiveData, columns: int) -> NowView:
     # Not every server reports a queue, or often enough for each level.
     figures = figures[:-1] if ended and numbers.waiting is None else figures
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
-    return NowView(_title(data, level), figures, parts, is_tall=not ended, bars=_bars_texts(levels[-columns:]))
+    bars = _bars_texts(levels[-columns:]) if levels else _BARS
+    return NowView(_title(data, level), figures, parts, not ended, bars, of_levels=bool(levels))
 
 
 def _bars_texts(levels: Sequence[Level]) -> tuple[str, ...]:
@@ -285,7 +291,7 @@ class NowPanel(LivePanel, Panel[NowView]):
     def draw(self, width: int, height: int) -> list[Line]:
         view = self.view
         self.title = view.title if view else "now"
-        bars = longest_fit((*view.bars, ""), width - len(self.title) - _AROUND_TITLE) if view else ""
+        bars = _bars_note(view, self.title, width) if view else ""
         lines = [self.heading(bars, width)] if self.framed else []
         if view is None:
             return lines
@@ -300,7 +306,7 @@ class NowPanel(LivePanel, Panel[NowView]):
             # All figures of a row have digits of the same size.
             tall_ones = tall_ones if all(tall_ones) else []
             boxes = [
-                self._box(figure, columns, high, digits, MISSING if view.bars else "")
+                self._box(figure, columns, high, digits, MISSING if view.of_levels else "")
                 for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
             ]
             lines += [_beside(parts, columns) for parts in zip(*boxes, strict=True)]
@@ -334,6 +340,13 @@ class NowPanel(LivePanel, Panel[NowView]):
             ends = [figure.scale, *[""] * (len(bars) - 2), "0" if figure.scale else ""]
             bars = [[(f"{end:>{axis - 1}} ", "dim"), *bar] for end, bar in zip(ends, bars, strict=False)]
         return [*lines, *bars][:height]
+
+
+def _bars_note(view: NowView, title: str, width: int) -> str:
+    """Say what the bars are; during a run it depends on the width, not on the digits of C."""
+    room = width - len(title) - _AROUND_TITLE
+    text = longest_fit((*view.bars, ""), room if view.of_levels else width - _TITLE - _AROUND_TITLE)
+    return text if len(text) <= room else ""
 
 
 def _two_lines(value: str, unit: str) -> str:

@@ -12,6 +12,7 @@ from swarmtui.model.findings import SearchState
 from swarmtui.model.plan import MIN_STEERED_COMPLETIONS
 from swarmtui.model.session import Session
 from swarmtui.report.levels import KEPT, SLO_SIGNS
+from swarmtui.report.table import MARKS
 from swarmtui.text import count_noun
 from swarmtui.tui.lines import Line, Span, bar
 from swarmtui.tui.tables import STYLES
@@ -22,8 +23,8 @@ _MANUAL_HINT = "+ - change C, s sweeps, N finds how many agents"
 _STATES: dict[str, Span] = {state: (sign, STYLES[code]) for state, (sign, code) in SLO_SIGNS.items()}
 _GAP = "  "
 _BAR = 8
-_CUT = "… "
-_RUNS, AGAIN = "▸", "again"
+_CUT = "‹ "
+_RUNS, AGAIN = MARKS["partial"], "again"
 # What the running chip may need in each version, and all chips of a search: the bracket and a few levels.
 _RUNNING_ROOMS = (30, 22, 12)
 _SEARCH_ROOMS = (60, 45, 30)
@@ -143,11 +144,6 @@ def level_text(frame: Frame) -> str:
     return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request')}"
 
 
-def is_finishing(frame: Frame) -> bool:
-    """Whether a search has visited its last level."""
-    return frame.search is not None and frame.search.next_c is None and frame.status == "running"
-
-
 def _plan_chip(
     at: float, done: bool, running: bool, frame: Frame, requested_c: int | None, judged: Span | None = None
 ) -> Chip:
@@ -259,9 +255,7 @@ def _shape(view: PlanView, width: int) -> tuple[Line, int, int]:
 def _chip_spans(chips: Sequence[Chip], version: int) -> Line:
     spans: list[Span] = []
     for number, chip in enumerate(chips):
-        before = chips[number - 1] if number else None
-        joined = " ┄ " if before is not None and before.is_border and chip.is_border else _GAP
-        spans += [(joined, "dim")] if number else []
+        spans += [(_GAP, "")] if number else []
         spans += chip.versions[version]
     return spans
 

@@ -34,7 +34,7 @@ from swarmtui.tui.base_screens import Page
 from swarmtui.tui.baseline import compared_text
 from swarmtui.tui.lines import Line, ljust, tall, wrap
 from swarmtui.tui.live.header import QUALITY_SIGNS, ending_text
-from swarmtui.tui.live.layout import EndedRows, live_layout
+from swarmtui.tui.live.layout import EXPLAINED, MEANINGS, EndedRows, live_layout
 from swarmtui.tui.live.levels import LevelsView, levels_view, remark_lines, shown_rows
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 from swarmtui.tui.tables import block_lines, table_lines
@@ -171,7 +171,7 @@ def _finding(frame: Frame | None) -> str:
 
 def _bracket(search: SearchState) -> str:
     doubt = {level.c: f" ({words})" for level in search.levels if (words := doubt_words(level))}
-    kept = f"kept with {count_noun(search.low, 'agent')}{doubt.get(search.low, '')}" if search.low else ""
+    kept = f"kept with at least {count_noun(search.at_least, 'agent')}" if search.at_least else ""
     missed = f"missed with {search.high}{doubt.get(search.high, '')}" if search.high is not None else ""
     return f"so far the SLO is {' and '.join(filter(None, (kept, missed))) or 'not decided at any level'}"
 
@@ -192,11 +192,12 @@ def result_of(data: LiveData) -> ResultView:
     return result_view(frame, data.shown.ended, table, comparison, steps=steps, again_key=key)
 
 
-def ended_rows(data: LiveData, width: int) -> EndedRows:
-    """Return the rows that the result and the levels need in a terminal of this width."""
+def ended_rows(data: LiveData, width: int, height: int) -> EndedRows:
+    """Return the rows that the result and the levels need in a terminal of this size."""
     view, inner = result_of(data), width - 2
     few = block_lines(view.levels.by_kind, inner)[:_MOST_REMARKS]
     levels = 1 + len(view.levels.table.rows) + len(view.levels.alarms) + len(few)
+    levels += MEANINGS if height >= EXPLAINED else 0
     return EndedRows(2 + len(result_lines(view, inner, 0, with_levels=False)), 2 + levels)
 
 
@@ -212,7 +213,7 @@ class ResultPanel(LivePanel, Page):
         self.note = view.quality if len(view.quality) <= width - 30 else ""
         self.note_style = view.quality_style
         # Nearly always the table of levels has a region of its own.
-        regions = live_layout(*self.app.size, ended_rows(data, self.app.size.width) if data.has_ended else None)
+        regions = live_layout(*self.app.size, ended_rows(data, *self.app.size) if data.has_ended else None)
         self.show(result_lines(view, width, height, with_levels=regions.region("levels") is None))
 
 

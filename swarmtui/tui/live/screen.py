@@ -190,7 +190,7 @@ class LiveScreen(PanelScreen):
 
     def _fit_regions(self) -> bool:
         """Give the result the rows of its sentences; False if a region changes."""
-        ended, before = ended_rows(self.live_data(), self.app.size.width) if self.has_ended else None, self.regions
+        ended, before = ended_rows(self.live_data(), *self.app.size) if self.has_ended else None, self.regions
         self._regions.ended = ended
         return self.regions == before
 

@@ -13,12 +13,13 @@ from swarmtui.model.client_protocol import RECENT_RATES, Frame, StreamRate
 from swarmtui.model.load import traits
 from swarmtui.model.session import Session
 from swarmtui.model.worker_protocol import StreamRow, TextTail
-from swarmtui.numbers import rate, seconds
+from swarmtui.numbers import rate, seconds, wait_s
 from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, longest_fit, part_text, scale_top, shaded_bars, wrapped_note
 from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles, has_times
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
 from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
+from swarmtui.tui.live.plan_line import is_visited
 
 STREAM_ORDERS: tuple[StreamOrder, ...] = ("state", "agent", "tok/s", "tokens", "TTFT")
 
@@ -206,12 +207,12 @@ def _line(
 ) -> StreamLine:
     recent = known.recent if known else ()
     task = "" if row.task < 0 else f"{row.task} {sanitize(row.type)}".rstrip()
-    ttft, wait_s = seconds(row.ttft_s), row.ttft_s or 0.0
+    ttft, waited_s, counts = seconds(row.ttft_s), row.ttft_s or 0.0, True
     if row.ttft_s is None and row.t_sent_ns and row.state in ("waiting", "prefill"):
-        tenths = max(0, frame.t_ns - row.t_sent_ns) // 100_000_000
-        # From one second on whole seconds, so that a long queue is not repainted with every frame.
-        wait_s = tenths // 10 if tenths >= 10 else tenths / 10
-        ttft = f"> {wait_s:g} s" if tenths else ""
+        waited_s = wait_s(max(0, frame.t_ns - row.t_sent_ns) / 1e9)
+        # A search judges none of the requests before those of its level.
+        counts = row.measured or not is_visited(frame)
+        ttft = (f"> {waited_s:g} s" if counts else f"({waited_s:g} s)") if waited_s else ""
     return StreamLine(
         agent=row.agent,
         sign=STATE_SIGNS.get(row.state, "?"),
@@ -221,9 +222,10 @@ def _line(
         rate=rate(known.rate) if known and known.rate is not None and row.state in RECEIVING else "",
         spark=tuple(shaded_bars((None,) * (RECENT_RATES - len(recent)) + recent, fastest, 1, "throughput")[0]),
         ttft="" if row.state == "idle" else ttft,
-        wait_s=0.0 if row.state == "idle" else wait_s,
+        wait_s=0.0 if row.state == "idle" else waited_s,
         write_s=0.0 if row.state == "idle" else row.span_s,
         primary=primary,
+        counts=counts,
         # Before the first token, that is the text of the last answer.
         tail=tail if row.total else None,
     )

@@ -169,10 +169,12 @@ class CompareScreen(PanelScreen):
         if charts:
             name = ", ".join(_PICTURES[chart.name] for chart in charts) if charts[0].name in PICTURE else ""
             marked = any(series.marks for series in charts[0].series)
-            signs = mark_names(summary_marks(self._newest)) if marked else ("",)
-            notes = [" · ".join(filter(None, (name or charts[0].title, sign))) for sign in signs]
+            marks = [summary_marks(summary) for summary in self._summaries] if marked else []
+            doubted = (one._replace(best=None) for one in marks if one.doubted)
+            title = name or charts[0].title
+            signs = [sign for sign in (*mark_names(*marks), mark_names(*doubted)[-1]) if sign]
             # Charts one above the other have their names as headings.
-            notes += [*(signs[-1:] if len(charts) > 1 else ()), name or charts[0].title]
+            notes = [*(f"{title} · {sign}" for sign in signs), *(signs[1:] if len(charts) > 1 else ()), title]
         panel.show(ChartView(charts, tuple(notes), "" if charts else "no session has a level"))
 
     def _pictures(self) -> list[tuple[Chart, ...]]:

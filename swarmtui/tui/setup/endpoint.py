@@ -29,7 +29,7 @@ from swarmtui.tui.input_line import TextField
 from swarmtui.tui.lines import Line, LineWidget, first_lines, heading, ljust, longest_fit, wrap
 from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.form import LastSetup
-from swarmtui.tui.setup.view import LOOPBACK, preset_rows, server_lines, server_rows
+from swarmtui.tui.setup.view import LOOPBACK, preset_items, server_items, server_lines
 from swarmtui.tui.textual_patches import run_in_background
 
 if TYPE_CHECKING:
@@ -265,24 +265,25 @@ class EndpointPart(VerticalScroll):
         endpoints = self._pick_list("endpoints")
         configured = {name: endpoint.url for name, endpoint in self.app.config.endpoints.items()}
         status = _SEARCHING if self._searching else "no server found on this host"
-        above: list[PickItem] = [("", status)] if not self._found else []
+        above = [PickItem("", status)] if not self._found else []
         # A server that went away keeps its line: Enter must not start another one instead.
         keeps = (self.user_moved or self._settled) and "://" in endpoints.picked
         recent = (*self._setup.recent, *([endpoints.picked] if keeps else []))
-        servers = server_rows(self._found, configured, recent, searched=not self._searching)
-        below: list[PickItem] = [(TYPED, "another server: its URL below")]
+        servers = server_items(self._found, configured, recent, searched=not self._searching)
+        below = [PickItem(TYPED, "another server: its URL below")]
         default = self._default_endpoint(configured.values())
         if self._unfolded is None and not self._searching:
             self._unfolded = not servers or default.startswith(SIMULATOR_PREFIX)
         if self._presets:
             sign = "▾" if self._unfolded else "▸"
-            below.append((FOLD, f"{sign} no server? {len(self._presets)} simulators"))
-            below += preset_rows(self._presets) if self._unfolded else []
-        stays = self.user_moved or (self._settled and endpoints.picked in dict([*above, *servers, *below]))
+            below.append(PickItem(FOLD, f"{sign} no server? {len(self._presets)} simulators"))
+            below += preset_items(self._presets) if self._unfolded else []
+        known = {item.id for item in (*above, *servers, *below)}
+        stays = self.user_moved or (self._settled and endpoints.picked in known)
         self._first = self._first if stays else default
-        items = [*above, *sorted(servers, key=lambda row: row[0] != self._first), *below]
+        items = [*above, *sorted(servers, key=lambda item: item.id != self._first), *below]
         # Never the first of the list by chance: it may be another user's.
-        endpoints.set_items(items, endpoints.picked if stays else default if default in dict(items) else TYPED)
+        endpoints.set_items(items, endpoints.picked if stays else default if default in known else TYPED)
         # From the first answers on, what is found later does not change what Enter starts.
         answered = any(server.reachable and not server.user for server in self._found)
         self._settled = self._settled or answered or not self._searching
@@ -310,9 +311,9 @@ class EndpointPart(VerticalScroll):
         server, preset, models = self.server, self._preset(), self._pick_list("models")
         names = server.models if server else (preset.model,) if preset else ()
         unknown = _SEARCHING if self.is_waiting else "first model of the server"
-        items = [(name, sanitize(name)) for name in names] or [(_FIRST, unknown)]
+        items = [PickItem(name, sanitize(name)) for name in names] or [PickItem(_FIRST, unknown)]
         wanted = models.picked if models.picked == TYPED or models.picked in names else self._setup.choices.model or ""
-        models.set_items([*items, (TYPED, "another model: its name below")], wanted)
+        models.set_items([*items, PickItem(TYPED, "another model: its name below")], wanted)
 
     async def _discover(self) -> None:
         """Search once, and again with more time if not all that listen answered: a host under load is slow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import msgspec
@@ -26,7 +27,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import HelpTopic, KeyFooter
 from swarmtui.tui.keys import KeyContext, bindings, in_footer, while_typing
 from swarmtui.tui.lines import ljust, longest_fit, shorten
-from swarmtui.tui.pick_list import PickList
+from swarmtui.tui.pick_list import PickItem, PickList
 from swarmtui.tui.setup.endpoint import (
     FOLD,
     TYPED,
@@ -52,7 +53,6 @@ from swarmtui.tui.setup.view import (
     FIELD_HELP,
     PLAN_TEXTS,
     SLO_HINTS,
-    align_columns,
     field_hints,
     ready_text,
     server_lines,
@@ -116,7 +116,7 @@ class SetupScreen(Screen[None]):
         self._update_footer(typing=False)
         if self._setup.choices.plan in PLAN_TEXTS:
             self._plan = self._setup.choices.plan
-        self._pick_list("plans").set_items(PLAN_TEXTS.items(), self._plan)
+        self._pick_list("plans").set_items(starmap(PickItem, PLAN_TEXTS.items()), self._plan)
         self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
@@ -139,12 +139,11 @@ class SetupScreen(Screen[None]):
         """List the workloads for this width; those that reproduce published benchmarks are below one line."""
         pick = self._pick_list("workloads")
         shown = [workload for workload in self._workloads if self._unfolded or not workload.reproduction]
-        lines = align_columns([(workload.name, workload.description) for workload in shown], pick.size.width - 3)
-        items = [(workload.name, line) for workload, line in zip(shown, lines, strict=True)]
+        items = [PickItem(one.name, sanitize(one.name), sanitize(one.description)) for one in shown]
         count = sum(workload.reproduction for workload in self._workloads)
-        fold = (FOLD, f"{'▾' if self._unfolded else '▸'} {count} reproduced benchmarks")
+        fold = PickItem(FOLD, f"{'▾' if self._unfolded else '▸'} {count} reproduced benchmarks")
         plain = len(self._workloads) - count
-        pick.set_items([*items[:plain], fold, *items[plain:], (TYPED, "your own file, typed below")], picked)
+        pick.set_items([*items[:plain], fold, *items[plain:], PickItem(TYPED, "your own file, typed below")], picked)
 
     def on_resize(self) -> None:
         """Fit the texts to the new size, once the lists have theirs."""
@@ -336,7 +335,7 @@ class SetupScreen(Screen[None]):
                 self._entry(name).placeholder = hint
         plans = self._pick_list("plans")
         texts = PLAN_TEXTS | {"sweep": sweep_text(workload)}
-        plans.set_items(texts.items(), plans.picked)
+        plans.set_items(starmap(PickItem, texts.items()), plans.picked)
 
     # keys
 

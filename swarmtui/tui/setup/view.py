@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
@@ -14,11 +15,11 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.text import count_noun, sanitize
 from swarmtui.tui.lines import first_lines, longest_fit, shorten, wrap
+from swarmtui.tui.pick_list import PickItem
 from swarmtui.tui.setup.form import PlanField
 
 _SAMPLE_CHARS = 600
 _SHORT = 4
-_LEAST_DESCRIPTION = 24
 # How the address of a server on this host begins.
 LOOPBACK = ("http://127.", "http://localhost", "http://[::1]")
 
@@ -69,10 +70,10 @@ def server_lines(server: DiscoveredServer, width: int) -> list[str]:
     return [line for text in texts if text for line in wrap(sanitize(text), width)]
 
 
-def server_rows(
+def server_items(
     found: Sequence[DiscoveredServer], configured: Mapping[str, str], recent: Sequence[str], *, searched: bool = False
-) -> list[tuple[str, str]]:
-    """Return URL and text of the discovered, configured and recently used endpoints, each once.
+) -> list[PickItem]:
+    """Return the items of the discovered, configured and recently used endpoints, each once.
 
     Once this host was `searched`, a recent endpoint on it that was not found is not running.
     """
@@ -85,21 +86,19 @@ def server_rows(
             gone = searched and url.startswith(LOOPBACK) and _port(url) not in ports
             address = sanitize(url).removeprefix("http://")
             rows.setdefault(url, f"{address}  recent{', not running' if gone else ''}")
-    return list(rows.items())
+    return list(starmap(PickItem, rows.items()))
 
 
 def _port(url: str) -> str:
     return url.partition("://")[2].partition("/")[0].rpartition(":")[2]
 
 
-def preset_rows(presets: Sequence[SimulatorPreset]) -> list[tuple[str, str]]:
-    width = max((len(SIMULATOR_PREFIX + preset.name) for preset in presets), default=0)
-    rows = []
+def preset_items(presets: Sequence[SimulatorPreset]) -> list[PickItem]:
+    items = []
     for preset in presets:
-        slots = count_noun(preset.slots, "slot")
-        name = SIMULATOR_PREFIX + preset.name
-        rows.append((name, f"{name:<{width}}  {f'{preset.replicas} × {slots}' if preset.replicas > 1 else slots}"))
-    return rows
+        name, slots = SIMULATOR_PREFIX + preset.name, count_noun(preset.slots, "slot")
+        items.append(PickItem(name, name, f"{preset.replicas} × {slots}" if preset.replicas > 1 else slots))
+    return items
 
 
 # what was found last time
@@ -119,18 +118,6 @@ def _ago(seconds: float) -> str:
 
 
 # workloads
-
-
-def align_columns(names: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return names and descriptions as aligned lines, each as far as it fits: the preview has it complete.
-
-    In a narrow list there are only names: a word or two of a description say nothing.
-    """
-    name_width = max((len(name) for name, _ in names), default=0)
-    room = width - name_width - 2
-    if room < _LEAST_DESCRIPTION:
-        return [sanitize(name) for name, _ in names]
-    return [f"{sanitize(name):<{name_width}}  {shorten(sanitize(text), room)}" for name, text in names]
 
 
 def workload_lines(workload: WorkloadInfo, width: int, height: int, max_tokens: int | None = None) -> list[str]:
