@@ -164,7 +164,7 @@ class _VirtualStages:
             is_disturbed=lambda now: False,
         )
         self.journal = SimpleNamespace(write=lambda entry: None, log_event=lambda kind, text: None)
-        self.steering, self.records = SimpleNamespace(ends_goal=False), SimpleNamespace(answered=True)
+        self.steering, self.records = SimpleNamespace(ends_goal=False), SimpleNamespace(in_memory=False, answered=True)
         self.observers: list[Callable[[Record], None]] = []
         self.expected_ends: list[tuple[float, float | None]] = []
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from swarmtui.analysis.answer.commands import same_target
+from swarmtui.analysis.answer.slots_change import SlotsChange
 from swarmtui.analysis.capacity.agents import hit_texts, session_kv
 from swarmtui.analysis.capacity.scaling import best_level, headline_level, open_loop_sentence
 from swarmtui.analysis.compare.change import LeftOutFlag, ServerChange
@@ -18,6 +19,7 @@ from swarmtui.analysis.limits.shares import GOODPUT_ALPHA
 from swarmtui.analysis.limits.slo import RATE, Slo
 from swarmtui.analysis.quality.doubts import doubt_text, find_disturbances, find_doubts, has_known_share, name_doubts
 from swarmtui.engines.registry import tensor_parallel_size
+from swarmtui.model.answer import SlotsForecast
 from swarmtui.model.base import Stored
 from swarmtui.model.findings import Capacity, Goodput, KeptShare, KvCliff, Scaling
 from swarmtui.model.plan import is_open_loop
@@ -107,7 +109,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
     `power_effect` is what the best power limit of a tune does, or the lowest one if none is worth it. `change`
-    is that since another session, `left_out` a flag that was advised there.
+    is that since another session, `left_out` a flag advised there, `slots_change` contradicts what was `tried`.
     """
 
     levels: int = 0
@@ -190,6 +192,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     eager: str | None = None
     power_effect: PowerEffect | None = None
     change: ServerChange | None = None
+    slots_change: SlotsChange | None = None
+    tried: SlotsForecast | None = None
     left_out: LeftOutFlag | None = None
     command_endpoint: str | None = ""
 

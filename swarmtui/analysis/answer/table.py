@@ -13,6 +13,7 @@ from swarmtui.analysis.answer.deciding import DECIDING
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
 from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
 from swarmtui.analysis.answer.steps import STEPS
+from swarmtui.analysis.answer.tried import TRIED
 from swarmtui.analysis.capacity.cliff import QUEUED
 from swarmtui.analysis.capacity.words import agents_clause, range_clause
 from swarmtui.analysis.compare.power import MAX_COST, MIN_PASSES, PowerEffect
@@ -149,6 +150,12 @@ _MISSED = (
 # why no more: the resource
 
 
+def _failures(facts: AnswerFacts) -> str:
+    assert facts.failing is not None
+    c, failed, requests, error = facts.failing
+    return f"with {agents(c)} {failed} of {count_noun(requests, 'request')} failed ({error})"
+
+
 def _slots_text(facts: AnswerFacts) -> str:
     seen = ", as seen from the client," if facts.inferred else ""
     assert facts.slots is not None
@@ -158,6 +165,12 @@ def _slots_text(facts: AnswerFacts) -> str:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
     # The number of contexts is not said: an agent that waits for a slot has none.
     return f"{taken}; the KV cache has room" if facts.kv_fits is not None and facts.kv_fits >= facts.slots else taken
+
+
+def _beyond_slots(facts: AnswerFacts) -> str:
+    """Say what needs no counters of the server: it has fewer slots than there are agents."""
+    seen = ", as seen from the client" if facts.inferred else ""
+    return f"requests wait for a slot beyond {agents(facts.slots or 0)}{seen}"
 
 
 def _flat_text(facts: AnswerFacts) -> str:
@@ -205,12 +218,13 @@ _HARDWARE = (
 )
 
 _LIMITS = (
-    AnswerRow("limit", "failures", ("failing",), lambda f: f.slo is None,
-        lambda f: "with {} agents {} of {} requests failed ({})".format(*f.failing or ())),
+    AnswerRow("limit", "failures", ("failing",), lambda f: f.slo is None and f.server_changed is None, _failures),
     AnswerRow("limit", "no_text", ("textless",), lambda f: True,
         lambda f: f"the model ended all {count_noun(f.textless or 0, 'answer')} at once, without text"),
     AnswerRow("limit", "server_gone", ("gone_c", "agents"), lambda f: f.c is None,
         lambda f: f"not known: the server went away or restarted with {agents(f.gone_c or 0)}"),
+    AnswerRow("limit", "server_changed", ("server_changed",), lambda f: f.c is None,
+        lambda f: "not known: the server came back with other flags, which ended the run"),
     AnswerRow("limit", "not_reached", ("highest_c",),
         lambda f: f.c is None and bool(f.agents if f.slo is not None else f.grows),
         lambda f: f"not reached: no level had more than {agents(f.highest_c or 0)}"),
@@ -236,6 +250,7 @@ _LIMITS = (
         lambda f: f.host or ""),
     *_HARDWARE,
     AnswerRow("limit", "throughput", ("c", "flat", "missed"), lambda f: not waits(f), _flat_text),
+    AnswerRow("limit", "more_than_slots", ("slots", "queue_evidence"), lambda f: f.slo is None, _beyond_slots),
     AnswerRow("limit", "not_known", (), lambda f: True, lambda f: "what limits it is not known"),
 )  # fmt: skip
 
@@ -282,7 +297,7 @@ _POWER = (
         f"{_range(_effect(f).energy_range, 1)}"),
 )  # fmt: skip
 
-TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *DECIDING, *_POWER)
+TABLE: tuple[AnswerRow, ...] = (*_HEADLINES, *_MISSED, *_LIMITS, *STEPS, *TRIED, *DECIDING, *_POWER)
 
 
 def rows_said(question: Question, facts: AnswerFacts) -> Sequence[AnswerRow]:
