@@ -16,7 +16,6 @@ from swarmtui.text import count_noun, fold, name_errors, sanitize, truncate, wri
 _BAR = 20
 _CLEAR_LINE = "\r\x1b[2K"
 _HEARTBEAT_S = 10.0
-# What a search says of the levels at both ends of its bracket.
 # Parts that a narrow terminal leaves out, the first one first: what is found and the time that is left stay.
 _DROP = ("waiting", "ttft", "no errors", "step", "tps")
 
