@@ -15,17 +15,17 @@ import msgspec
 
 from swarmtui.analysis.capacity.marks import summary_marks
 from swarmtui.analysis.capacity.scaling import headline_level
-from swarmtui.files import MAX_JOURNAL, open_regular, read_file, read_lines, write_file
+from swarmtui.files import MAX_JOURNAL, open_regular, read_file, write_file
 from swarmtui.model.base import DECODE_ERRORS, BadInput, Stored, check_schema, copy_fields
 from swarmtui.model.endpoint import parse_address
 from swarmtui.model.journal import DescriptionEntry, End, Head
 from swarmtui.model.plan import PlanGoal, level_name
-from swarmtui.model.record import CANCELLED
 from swarmtui.model.session import Session, SessionState, Summary
 from swarmtui.model.session_tags import Series
 from swarmtui.model.shared import SHARED
 from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.sessions.journal import JOURNAL, decode_line, is_locked, schema_of, spool_files
+from swarmtui.sessions.saved_requests import saved_records
 
 INDEX = "index.json"
 _INDEX_VERSION = 12
@@ -276,7 +276,7 @@ def read_row(directory: Path) -> SessionRow:
             row = msgspec.structs.replace(row, state="running" if is_locked(fd) else "interrupted")
         if row.requests is None and row.state != "running":
             spool_bytes = _spool_bytes(directory)
-            known = _saved_records(directory).values()
+            known = saved_records(directory).values()
             row = msgspec.structs.replace(row, requests=sum(record.phase == "level" for record in known))
             if time.time() - file.st_mtime > _SETTLED_S:
                 found = _IndexFile(schema=_INDEX_VERSION, journal_bytes=file.st_size, spool_bytes=spool_bytes, row=row)
@@ -365,45 +365,6 @@ def _row_from_journal(fd: int, size: int) -> SessionRow:
         if not described:  # the last one applies
             row, described = msgspec.structs.replace(row, label=entry.label), True
     return row
-
-
-class _RecordKey(msgspec.Struct, frozen=True):
-    """The fields that identify a record; decoding no others saves time."""
-
-    task: int
-    turn: int = 0
-    stage: int = 0
-    phase: str = "level"
-    error: str | None = None
-
-
-class _RequestLine(msgspec.Struct, frozen=True):
-    record: _RecordKey
-
-
-_line_decoder = msgspec.json.Decoder(_RequestLine)
-
-
-def count_saved_requests(directory: Path) -> tuple[int, int]:
-    """Count the requests that can be read from the journal and the spool files: finished, and cancelled by us."""
-    try:
-        records = _saved_records(directory).values()
-    except OSError:
-        return 0, 0
-    cancelled = sum(record.error == CANCELLED for record in records)
-    return len(records) - cancelled, cancelled
-
-
-def _saved_records(directory: Path) -> dict[tuple[int, int, int], _RecordKey]:
-    known: dict[tuple[int, int, int], _RecordKey] = {}
-    for path in (directory / JOURNAL, *spool_files(directory)):
-        for line in read_lines(path):
-            try:
-                record = _line_decoder.decode(line or b"").record
-            except DECODE_ERRORS:
-                continue
-            known.setdefault((record.stage, record.task, record.turn), record)
-    return known
 
 
 def _first_line(fd: int) -> bytes:

@@ -42,7 +42,6 @@ from swarmtui.sessions.importers import import_result
 from swarmtui.sessions.index import (
     INDEX,
     compared_with,
-    count_saved_requests,
     has_indexed_summary,
     index_json,
     list_sessions,
@@ -61,6 +60,7 @@ from swarmtui.sessions.journal import (
     spool_files,
 )
 from swarmtui.sessions.marked import MARKED, marked_session
+from swarmtui.sessions.saved_requests import count_saved_requests
 from swarmtui.sessions.shared_file import is_shared_file, read_shared
 from swarmtui.state.goals import follow_search
 from swarmtui.text import count_noun

@@ -19,8 +19,9 @@ from typing import Literal, NamedTuple
 from swarmtui.client.session_client import running_sessions
 from swarmtui.model.base import BadInput
 from swarmtui.model.record import CANCELLED
-from swarmtui.sessions.index import count_saved_requests, list_sessions
+from swarmtui.sessions.index import list_sessions
 from swarmtui.sessions.journal import read_journal
+from swarmtui.sessions.saved_requests import count_saved_requests
 from tests.cli.programs import Program, Sandbox, open_sandbox, send_signal, wait_until
 from tests.cli.scripted_server import ScriptedServer, scripted_server
 from tests.faults.full_disk import FullDisk, claimed

@@ -356,7 +356,7 @@ def test_listing_writes_an_index_that_was_missing(tmp_path: Path, monkeypatch: p
     (row,) = list_sessions(tmp_path)
     assert (row.state, row.requests, row.best_out_tps) == ("interrupted", 15, None)
     with monkeypatch.context() as patch:
-        patch.setattr(session_index, "_saved_records", None)
+        patch.setattr(session_index, "saved_records", None)
         assert list_sessions(tmp_path) == [row]
     ensure_summary(load_session(tmp_path, ID))
     assert (directory / "summary.toml").exists()
