@@ -117,21 +117,21 @@ def one_agent_text(summary: Summary, point: AnswerPoint) -> str:
 
 
 def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
-    """`573 tok/s in total, 36 per agent while writing, 16 at once; first token 1.63 s (p90); answers of 98 tokens`
+    """`573 tok/s in total, 36 per agent while writing, at most 16 at once; first token 1.2 s (median), 1.63 s (p90)`
 
-    With few requests the p90 is not known: then it is the median, and how many of them kept the SLO. A `brief` text is
-    beside the table of levels, which has that count and medians, but no lengths of answers.
+    With few requests the p90 is not known: then it is how many of them kept the SLO. A `brief` text is beside the table
+    of levels, which has that count and medians, but no lengths of answers.
     """
     total = "" if brief else " in total"
     parts = [f"{rate(point.out_tps, point.half_width)} tok/s{total}" if point.out_tps is not None else ""]
     if point.per_stream_tps is not None:
         each = rate(point.per_stream_tps, point.half_width)
         parts.append(f"{each} {'' if parts[0] else 'tok/s '}{'each' if brief else 'per agent while'} writing")
-        parts.append(f"{point.at_once} at once" if point.at_once else "")
+        parts.append(f"at most {point.at_once} at once" if point.at_once else "")
     typical = seconds(point.ttft_s) if point.ttft_s is not None else ""
     p90 = first_token_p90(point)
-    few = ", ".join(filter(None, (f"{typical} (median)" if typical else "", _met(point))))
-    first = f"first token {f'{p90} (p90)' if p90 else few}" if p90 or few else ""
+    times = (f"{typical} (median)" if typical else "", f"{p90} (p90)" if p90 else _met(point))
+    first = f"first token {', '.join(filter(None, times))}" if any(times) else ""
     tokens = round(point.tokens_out or 0)
     length = f"answers of {count_noun(tokens, 'token')}" if tokens else ""
     if brief and (length or typical):

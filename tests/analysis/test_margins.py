@@ -79,6 +79,13 @@ def test_level_that_was_kept_only_just_is_not_the_answer() -> None:
     assert "runs_vary" in [finding.code for finding in answer.findings]
 
 
+def test_the_room_of_a_level_is_that_of_all_its_requests() -> None:
+    """A user sees their p90 beside it: two visits of 1 s and 1.8 s have one of 1.8 s, and no mean of both."""
+    rng = Random(2)
+    found = search_state([visit(8, speed, rng) for speed in (0.8, 0.8 / 1.8)], None, ALPHA)
+    assert found.levels[0].room == pytest.approx(0.1, abs=0.03)
+
+
 @given(st.lists(st.floats(0.05, 8.0), min_size=1, max_size=6))
 def test_every_level_says_what_is_left_to_its_limit(seconds: list[float]) -> None:
     """0.27 with a first token after 1.46 s of 2 s, and never a sign against the verdict of the level."""

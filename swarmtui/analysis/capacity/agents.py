@@ -75,7 +75,7 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
     wider = min(low, max(another[0], *repeated, 0)), None if high is None else max(high, another[1])
     if wider == (low, high) and all(one.kept is None for one in judged if one.near):
         return low, high, ()
-    varies = percent(expm1(margins.needed(ANOTHER_MINUTE)))
+    varies = percent(-expm1(-margins.needed(ANOTHER_MINUTE)))  # of a limit, as the room of levels is
     text = f"runs here may differ by up to {varies}"
     return *wider, (Finding(code="runs_vary", text=text),)
 

@@ -7,7 +7,7 @@ ones are no sixteen proofs. How far visits of equal or neighbouring levels are f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress, groupby, pairwise
+from itertools import chain, compress, groupby, pairwise
 from math import ceil, exp, expm1, fsum, inf, log, sqrt
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ ANOTHER_MINUTE = 0.1
 class Margins(NamedTuple):
     """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents.
 
-    `own` are those of each level by itself.
+    `own` are those of each level by itself, of the requests of all its visits.
     """
 
     line: tuple[tuple[int, float], ...]
@@ -94,7 +94,7 @@ class _Margin(NamedTuple):
 
 def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
     """Return how far the levels of these visits are from the limits; margins that rise are averaged."""
-    known = [(c, margin) for c, tally in visits if (margin := _margin(tally)) is not None]
+    known = [(c, margin) for c, tally in visits if (margin := _margin([tally])) is not None]
     if not known:
         return None
     levels = [(c, [margin for _, margin in of]) for c, of in groupby(sorted(known), lambda one: one[0])]
@@ -105,7 +105,9 @@ def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
     by_chance = fsum(margin.error**2 for margin, _ in near)
     squares = fsum((margin.value - at) ** 2 for margin, at in near)
     spread = sqrt((max(0.0, squares - by_chance) + _USUAL_DF * _USUAL_SPREAD**2) / df)
-    own = {c: total / n for (c, _), (total, n) in zip(levels, sums, strict=True)}
+    by_level = groupby(sorted(visits, key=lambda one: one[0]), lambda one: one[0])
+    together = [(c, _margin([tally for _, tally in of])) for c, of in by_level]
+    own = {c: margin.value for c, margin in together if margin is not None}
     return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), own, spread, df)
 
 
@@ -134,14 +136,18 @@ def _lateness(condition: SloCondition, values: Sequence[float]) -> float:
     return values[min(int(len(values) * condition.share), len(values) - 1)] / limit
 
 
-def _margin(tally: SloTally) -> _Margin | None:
-    """Return the margin of the nearest limit; null if that is not known: one past it is enough to miss it."""
-    if any(len(condition.limits) > 1 for condition in tally.slo.conditions):
+def _margin(visits: Sequence[SloTally]) -> _Margin | None:
+    """Return the margin of the nearest limit for these visits of a level, with all their requests.
+
+    Null if that is not known: one limit that is missed is enough.
+    """
+    conditions = visits[0].slo.conditions
+    if any(len(condition.limits) > 1 for condition in conditions):
         return None
     found = []
-    counted = [sorted(values) for values in tally.least_values]
+    counted = [sorted(chain(*of)) for of in zip(*(tally.least_values for tally in visits), strict=True)]
     enough = [len(values) >= FIRST_LOOK for values in counted]
-    for condition, values in zip(compress(tally.slo.conditions, enough), compress(counted, enough), strict=True):
+    for condition, values in zip(compress(conditions, enough), compress(counted, enough), strict=True):
         ((name, limit),) = condition.limits.items()
         share, sign = (1.0 - condition.share, 1.0) if name == RATE else (condition.share, -1.0)
         chance = sqrt(share * (1.0 - share) / len(values))

@@ -89,6 +89,6 @@ def grade_steal(facts: QualityFacts) -> Grade | None:
     bad_sentence = "this is a virtual machine, and its host was busy: all processes here were held back"
     if state == "note":
         bad_sentence = "other virtual machines took a little CPU time"
-    good_sentence = "no other machine took CPU time from this one"
+    good_sentence = "other virtual machines took next to no CPU time"
     limit = f"{short_percent(limits.STEAL.note)} of CPU time"
     return Grade(state, f"{short_percent(steal, 2)} of CPU time", good_sentence, bad_sentence, limit)
