@@ -7,6 +7,7 @@ from typing import Any
 from swarmtui.model.client_protocol import (
     ClientCommand,
     EarlierRequest,
+    Ended,
     Frame,
     Hello,
     ProvisionalLevel,
@@ -21,6 +22,7 @@ from swarmtui.model.record import Waterfall
 from swarmtui.model.session import ClientInfo, Session, Spread
 from swarmtui.model.telemetry import Gpu, QualityLine, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
+from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.baseline import Baseline
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.live.live_panel import LiveData
@@ -143,3 +145,11 @@ def frame(streams: int, *, at_s: float = 10.0, words: str = "implement", total: 
         quality=(QualityLine(code="", name=words, state="doubtful", value=words, sentence=words),),
         tails=tuple(TextTail(n, len(text), text[-200:]) for n in range(streams)) if text else (),
     )
+
+
+def ended_app(last: Frame) -> SwarmApp:
+    """Return an app that shows the result of a session with this last frame."""
+    source = RecordingSource(LiveModel())
+    for message in (hello(), last, Ended("done", "", "/nowhere")):
+        source.live.apply(message)
+    return SwarmApp(source=source)

@@ -8,13 +8,10 @@ import msgspec
 import pytest
 
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
-from swarmtui.model.client_protocol import Ended
 from swarmtui.model.findings import SearchedLevel, SearchState
 from swarmtui.report.answer import leading_steps, step_text
-from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.live_model import LiveModel
 from tests.analysis.level_builders import level
-from tests.tui.frame_builders import RecordingSource, frame, hello
+from tests.tui.frame_builders import ended_app, frame
 from tests.tui.screen_text import screen_text
 
 SLO = "a first token within 2 s and 20 tok/s each, for 90 % of requests"
@@ -45,10 +42,7 @@ async def test_why_not_one_more_and_what_to_expect_need_no_key(size: tuple[int, 
         frame(7), status="ended", answer=answer, provisional=(), levels=tuple(level(one.c, tps=80.0) for one in found),
         search=SearchState(goal="capacity", low=7, high=8, levels=found),
     )  # fmt: skip
-    source = RecordingSource(LiveModel())
-    for message in (hello(), shown, Ended("done", "", "/nowhere")):
-        source.live.apply(message)
-    app = SwarmApp(source=source)
+    app = ended_app(shown)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         screen = screen_text(app)

@@ -13,18 +13,16 @@ from swarmtui.analysis.capacity.words import unsure_reasons
 from swarmtui.analysis.compare.sessions import compare
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.model.answer import Answer, AnswerSentence
-from swarmtui.model.client_protocol import Ended
 from swarmtui.model.findings import Goodput, SearchedLevel, SearchState
 from swarmtui.report.comparison import comparison_blocks
 from swarmtui.report.levels import level_table, mark_names, sign_names, slo_cells
 from swarmtui.report.text import paint
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.live_model import LiveModel
 from swarmtui.tui.sessions.compare_screen import CompareScreen
 from tests.analysis.level_builders import level, summary
 from tests.analysis.test_compare_agents import quick_search
 from tests.tui.conftest import Until
-from tests.tui.frame_builders import RecordingSource, frame, hello
+from tests.tui.frame_builders import ended_app, frame
 from tests.tui.screen_text import screen_text
 
 SAID = AnswerSentence(code="capacity", sentence="4 agents")
@@ -93,10 +91,7 @@ async def test_the_reason_is_in_the_heading_of_the_levels(
         frame(4), status="ended", answer=answer, search=search(*searched), provisional=(),
         levels=tuple(level(one.c, tps=80.0) for one in searched),
     )  # fmt: skip
-    source = RecordingSource(LiveModel())
-    for message in (hello(), shown, Ended("done", "", "/nowhere")):
-        source.live.apply(message)
-    app = SwarmApp(source=source)
+    app = ended_app(shown)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         heading = next(line for line in screen_text(app).splitlines() if "[4] levels" in line)
