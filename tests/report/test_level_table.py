@@ -182,9 +182,10 @@ def test_a_running_search_says_that_the_median_of_the_judged_first_tokens_is_pas
     """Goodput is known at the end; the requests in the window, some of which are not judged, have another median."""
     late = level(12, n=4, ttft_s=Spread(n=12, p50=1.9), judged_ttft_s=Spread(n=12, min=2.1))
     known = level(14, n=4, ttft_s=Spread(n=12, p50=1.9), judged_ttft_s=Spread(n=12, p50=2.3))
-    table = levels_view([late, known], slo=DEFAULT_SLO).table
+    later = level(16, n=4, ttft_s=Spread(n=12, p50=4.13), judged_ttft_s=Spread(n=12, min=2.1))
+    table = levels_view([late, known, later], slo=DEFAULT_SLO).table
     ttft = [column.id for column in table.columns].index("ttft")
-    assert [row[ttft].text for row in table.rows] == ["> 2 s", "2.30 s"]
+    assert [row[ttft].text for row in table.rows] == ["> 2 s", "2.30 s", "> 4.1 s"], "those that arrived took so long"
     assert "of the requests that the SLO counts" in " ".join(level_table([late, known]).split())
     assert "SLO counts" not in level_table([level(14, n=4, ttft_s=Spread(n=12, p50=1.9))])
 
