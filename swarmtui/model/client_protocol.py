@@ -241,6 +241,7 @@ class FirstTokens(msgspec.Struct, frozen=True):
 
     `late` are the ones that came after `limit_s`, or are awaited for longer. `oldest_s` is the longest wait of a
     request that has none yet. `percentile_s` is the `percentile` that the limit is on, longer than that if `awaited`.
+    Of those `in_time`, `in_flight` are of requests that have not ended, and are not in the number of requests so far.
     """
 
     limit_s: float
@@ -250,6 +251,7 @@ class FirstTokens(msgspec.Struct, frozen=True):
     oldest_s: float | None
     percentile_s: float
     awaited: bool
+    in_flight: int = 0
 
 
 class Frame(ProtocolMessage, frozen=True):

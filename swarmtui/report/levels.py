@@ -42,8 +42,8 @@ _MEANINGS = {
     "wall": "output of all agents from the first request to the last token (wall)",
     "half_width": "half-width of its 95 % interval",
     "stream": "output tok/s of one agent while it writes (mean)",
-    "primary": "output tok/s of one stream of the primary task (mean)",
-    "side": "output tok/s of one stream of the side tasks (mean)",
+    "primary": "output tok/s of one agent with the primary task (mean)",
+    "side": "output tok/s of one agent with a side task (mean)",
     "baseline": "tok/s of the baseline",
     "change": "compared with the baseline",
     "ttft": "time to the first token (median)",
@@ -354,10 +354,12 @@ def column_meanings(table: Table, titles: Mapping[str, str]) -> list[str]:
 
 
 def _legend(table: Table, levels: Sequence[Level], marks: LevelMarks, signs: str, is_open: bool) -> str:
-    texts = column_meanings(table, {column.id: column.short or column.title for column in table.columns})
+    titles = {column.id: column.short or column.title for column in table.columns}
+    texts = column_meanings(table, titles)
     if any(level.judged_ttft_s is not None for level in levels):
-        texts.append("TTFT and p90: of the requests that the SLO counts")
-    if any(level.unfinished for level in levels) and "n" in {column.id for column in table.columns}:
+        first = " and ".join(title for id, title in titles.items() if id in ("ttft", "ttft_p90"))
+        texts.append(f"{first}: of the requests that the SLO counts")
+    if any(level.unfinished for level in levels) and "n" in titles:
         texts.append("n: requests that ended while tok/s was measured")
     if marks.by_slo and signs:
         texts.append(signs)

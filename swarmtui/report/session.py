@@ -32,13 +32,13 @@ from swarmtui.report.table import Block, Cell, Column, Facts, Sentence, Table, t
 from swarmtui.report.tasks import task_tables
 
 FORMULAS = (
-    "ttft = first output − sent; stream = Σ (n − tokens up to the first chunk) / Σ (t_end − t_first) over the answers, "
-    "t_end: last output, or the end if tokens without text follow; tpot = its inverse; e2e = last token − sent. "
-    "steady = all output tokens from the first measured send to the send after the last one / that time "
-    "(recorded sessions: to the last one; without pre-roll requests: while C were in flight). In a closed loop, stream "
-    "and ttft are of this time, too, and e2e has the answers cut off at its end by Kaplan and Meier's estimate. "
+    "TTFT = first output − sent; per agent = Σ (n − tokens up to the first chunk) / Σ (t_end − t_first) over the "
+    "answers, t_end: last output, or the end if tokens without text follow; tpot = its inverse; e2e = last token − "
+    "sent. steady = all output tokens from the first measured send to the send after the last one / that time "
+    "(recorded sessions: to the last one; without pre-roll requests: while C were in flight). In a closed loop, per "
+    "agent and TTFT are of this time, too, and e2e has the answers cut off at its end by Kaplan and Meier's estimate. "
     "wall = all output tokens / makespan. in flight = Σ (last token − sent) / makespan (mean). "
-    "slowdown = 1 − stream / stream at C=1; scaling = steady / steady at C=1 (batches: wall). "
+    "slowdown = 1 − per agent / per agent at C=1; scaling = steady / steady at C=1 (batches: wall). "
     "Samples needed for a percentile: p50 5, p90 29, p95 59, p99 299. "
     "cap hit: an answer cut at the token limit; clean: without cap hits."
 )

@@ -27,7 +27,10 @@ _TASK: tuple[Column[TaskFigures], ...] = (
 
 
 def task_table(tasks: Sequence[TaskFigures]) -> Table:
-    note = "stream and TTFT are those of finished answers; in a table of levels, those of the time of steady"
+    note = (
+        "tok/s: of one agent while it writes. It and TTFT are of the finished answers; in the levels they are of the "
+        "time in which the tok/s of all was measured"
+    )
     return tabulate("", tasks, _TASK, note, drop=("tokens",))
 
 

@@ -73,17 +73,21 @@ class RunningSlo:
         self._stage, self._since_ns = stage, since_ns
         # By agent and request.
         self._in_flight: dict[tuple[int, int, int], _InFlight] = {}
+        # Those with a record, whose last row may be seen after it.
+        self._counted: set[tuple[int, int, int]] = set()
 
     def add(self, record: Record) -> None:
         if record.stage == self._stage:
             self._tally.add(record)
-            self._in_flight.pop((record.agent, record.task, record.t_sent_ns or 0), None)
+            request = (record.agent, record.task, record.t_sent_ns or 0)
+            self._counted.add(request)
+            self._in_flight.pop(request, None)
 
     def see(self, rows: Iterable[StreamRow], now: int) -> None:
         """Follow the requests in flight; `rows` are the newest ones of all agents."""
         for row in rows:
-            if row.measured and row.t_sent_ns >= self._since_ns:
-                request = (row.agent, *row.request)
+            request = (row.agent, *row.request)
+            if row.measured and row.t_sent_ns >= self._since_ns and request not in self._counted:
                 late = tuple(_is_late(condition, row, now) for condition in self._tally.slo.conditions)
                 if (before := self._in_flight.get(request)) is not None:
                     late = tuple(was or now_late for was, now_late in zip(before.late, late, strict=True))
@@ -113,7 +117,8 @@ class RunningSlo:
             return None
         number = max(limited, key=lambda at: conditions[at].share)
         limit_s, came = conditions[number].limits["ttft"], list(self._tally.counted_values[number])
-        came += [request.ttft_s for request in self._in_flight.values() if not request.awaited]
+        writing = [request.ttft_s for request in self._in_flight.values() if not request.awaited]
+        came += writing
         waits = [request.ttft_s for request in self._in_flight.values() if request.awaited]
         in_time, late = sum(one <= limit_s for one in came), sum(one > limit_s for one in (*came, *waits))
         # A wait that may still end in time says nothing, unless there is nothing else.
@@ -126,6 +131,7 @@ class RunningSlo:
             percentile=conditions[number].percentile,
             in_time=in_time,
             late=late,
+            in_flight=sum(one <= limit_s for one in writing),
             oldest_s=max(waits, default=None),
             # A request that failed has no first token.
             percentile_s=limit_s if percentile_s == inf else percentile_s,

@@ -18,15 +18,17 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.findings import Finding, Goodput, KeptShare, SearchedLevel, SearchState
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
-from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary
+from swarmtui.model.session import ClientInfo, Event, Level, RateSummary, Session, Spread, Summary, TaskFigures
 from swarmtui.model.tuning import LoggedChange
 from swarmtui.numbers import MISSING
 from swarmtui.report.figure_tables import throughput_tables
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE
-from swarmtui.report.session import goodput_table, level_blocks, session_blocks, session_facts
+from swarmtui.report.levels import level_table as build_levels
+from swarmtui.report.session import FORMULAS, goodput_table, level_blocks, session_blocks, session_facts
 from swarmtui.report.session_list import IN_APP, full_answer, session_list
 from swarmtui.report.session_list import session_table as tabulated
 from swarmtui.report.table import Cell, Table, fit
+from swarmtui.report.tasks import task_table
 from swarmtui.report.text import paint
 from swarmtui.sessions.index import SessionRow
 from swarmtui.text import display_width, pad, sanitize, truncate
@@ -188,6 +190,22 @@ def test_a_running_search_says_that_the_median_of_the_judged_first_tokens_is_pas
     assert [row[ttft].text for row in table.rows] == ["> 2 s", "2.30 s", "> 4.1 s"], "those that arrived took so long"
     assert "of the requests that the SLO counts" in " ".join(level_table([late, known]).split())
     assert "SLO counts" not in level_table([level(14, n=4, ttft_s=Spread(n=12, p50=1.9))])
+
+
+def test_notes_name_figures_by_the_titles_of_their_columns() -> None:
+    """Of a search, the room to the limit takes the place of the p90; no column is called stream."""
+    judged = level(12, n=4, ttft_s=Spread(n=12, p50=1.9), judged_ttft_s=Spread(n=12, p50=1.9))
+    search = SearchState(goal="capacity")
+    for found, named in ((None, "TTFT and p90"), (search, "TTFT")):
+        table = build_levels([judged], growing=True, search=found)
+        assert f". {named}: of the requests that the SLO counts" in table.note
+    task = TaskFigures(
+        c=1, type="chat", turn=0, n=2, ok=2, ttft_s=Spread(n=2), per_stream_tps=9.0, e2e_s=1.0, tokens_out=9.0,
+        verdicts={},
+    )  # fmt: skip
+    tasks = task_table([task])
+    assert "stream" not in f"{tasks.note} {FORMULAS}" and all(name in tasks.note for name in ("tok/s", "TTFT"))
+    assert {"tok/s", "TTFT"} <= {column.short or column.title for column in tasks.columns}
 
 
 def test_without_a_single_stream_nothing_is_compared_with_it() -> None:

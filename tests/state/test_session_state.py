@@ -228,6 +228,26 @@ def test_a_late_first_token_has_missed_the_slo_before_its_request_ends() -> None
     assert counts(9.0) == [(0, 0), (0, 0)]
 
 
+@pytest.mark.parametrize("ttft_s", [0.5, 2.9])
+def test_a_request_counts_once_while_its_last_row_is_older_than_its_record(ttft_s: float) -> None:
+    """A level had more first tokens than requests: each request that ended between two rows was counted twice."""
+    state = SessionState(0)
+    state.apply(CapacitySearch(t_ns=0, slo="ttft_p90=2s", alpha=0.2))
+    state.apply(stage(2))
+    rows = [StreamRow(agent, "writing", 3, "", 5, 1, 1, ttft_s, measured=True) for agent in (0, 1)]
+    state.apply_frame(0, WorkerFrame(3_000_000_000, 2, 2, 0, 0, tuple(rows), 0.0, 0, 0, 0))
+    first_ns = 5 + round(1e9 * ttft_s)
+    record = msgspec.structs.replace(request(0, [1, 2], task=3), t_sent_ns=5, t_first_ns=first_ns, t_last_ns=first_ns)
+    in_time, good = (2, 1) if ttft_s < 2.0 else (0, 0)
+    for in_flight in (2, 1):
+        shown = state.frame(3_000_000_000, rows=False)
+        known = shown.first_tokens
+        assert known is not None and (known.in_time, known.late) == (in_time, 2 - in_time)
+        assert known.in_flight == (in_flight if in_time else 0)
+        state.apply(RequestEntry(record=record))
+    assert [(one.good, one.n) for one in shown.slo_kept] == [(good, 1 if in_time else 2)]
+
+
 def test_a_late_first_output_stays_late_once_it_is_there() -> None:
     state = SessionState(0)
     state.apply(CapacitySearch(t_ns=0, slo="ttfo_p90=2s", alpha=0.2))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from textual.geometry import Region, Size
 
 from swarmtui.model.client_protocol import Ended, SessionMessage
+from swarmtui.model.findings import Finding
 from swarmtui.tui.app import SMALLEST, SwarmApp
 from swarmtui.tui.lines import LineWidget
 from swarmtui.tui.live.layout import EndedRows, live_layout
@@ -108,6 +109,27 @@ async def test_nothing_moves_with_c_or_levels_and_the_end_moves_it_once(size: tu
                 shown = (pair for pair in app.screen.regions.regions if pair[0] not in ("header", "footer"))
                 first = {**fixed, **dict(shown)}
             assert regions(app) == first
+
+
+async def test_after_the_end_rows_that_the_levels_leave_empty_go_to_the_machine() -> None:
+    """Three rows were for remarks of more kinds than fit, which have one line; the machine was cut meanwhile."""
+    codes = ("c_held", "coalesced_chunks", "first_reads", "host_pressure", "synchronised")
+    flags = tuple(Finding(code=code, text=f"{code} is said of this level") for code in codes)
+    levels = tuple(level(c, tps=40.0 * c, flags=flags) for c in (1, 2, 3, 4, 6, 8))
+    source = RecordingSource(LiveModel())
+    ended = msgspec.structs.replace(frame(4), status="ended", levels=levels)
+    for step in (hello(), ended, Ended("done", "", "/nowhere")):
+        source.live.apply(step)
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app).splitlines()
+        first = next(at for at, line in enumerate(shown) if "[4] levels" in line)
+        inside = [line.strip("│┃ ") for line in shown[first + 1 : -2]]
+        assert len(inside) > len(levels) and all(inside)
+        assert isinstance(app.screen, RunScreen)
+        heights = {name: region.height for name, region in app.screen.regions.regions}
+        assert heights["machine"] > heights["numbers"] >= 7
 
 
 async def test_what_a_region_will_show_is_named_from_the_start() -> None:

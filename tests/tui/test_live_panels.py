@@ -14,9 +14,10 @@ from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, FirstTokens
 from swarmtui.model.findings import Goodput, SearchState, Slots
-from swarmtui.model.telemetry import HistoryPoint, QualityLine
+from swarmtui.model.telemetry import HistoryPoint, QualityLine, ServerState
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.live.levels import levels_view, shown_rows
+from swarmtui.tui.live.machine import MachinePanel, machine_view
 from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.quality import quality_lines
 from tests.analysis.level_builders import level
@@ -116,6 +117,30 @@ async def test_the_lines_of_the_server_say_where_they_are_and_scroll_beside_othe
         await pilot.press("end")
         await pilot.pause()
         assert "↑↓ 1–" not in heading(app) and "↑↓ " in heading(app)
+
+
+def test_what_the_server_reports_says_that_it_is_its_own_and_how_old_without_a_paint_at_each_frame() -> None:
+    """Agents that wait are counted now, the queue of the server was read before: two counts of one moment differ."""
+    seen = frame(4)
+    assert seen.telemetry is not None
+    server = ServerState(engine="llama.cpp", running=2.0, waiting=9.0)
+    read = msgspec.structs.replace(seen.telemetry, gpus=(), servers=(server,), servers_t_ns=seen.t_ns)
+    slots = Slots(per_replica=2)
+
+    def said(age_s: float, width: int, height: int, ended: bool = False) -> str:
+        later = msgspec.structs.replace(seen, t_ns=seen.t_ns + round(1e9 * age_s), telemetry=read, slots=slots)
+        panel = MachinePanel()
+        panel.view = machine_view(live_data(model_of(later), has_ended=ended))
+        (line,) = [line for line in panel.draw(width, height) if "waiting" in text_of([line])]
+        return text_of([line]).strip()
+
+    assert {said(age_s, 90, 20) for age_s in (0.1, 0.9, 1.6, 2.4)} == {
+        "server a moment ago: 2 of 2 slots running · 9 waiting"
+    }
+    assert said(12.4, 90, 20) == said(12.9, 90, 20) == "server 12 s ago: 2 of 2 slots running · 9 waiting"
+    assert said(1.0, 44, 4) == "server: 2 of 2 slots running · 9 waiting"
+    assert said(1.0, 38, 4) == "server: 2 of 2 running · 9 waiting"
+    assert said(12.4, 90, 20, ended=True) == "llama.cpp: 2 of 2 slots running · 9 waiting"
 
 
 async def test_a_level_without_a_figure_has_a_dash_in_place_of_a_bar(until: Until) -> None:

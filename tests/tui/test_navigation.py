@@ -9,7 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from swarmtui.client.session_client import SessionClient, running_sessions, start_session
-from swarmtui.model.client_protocol import Frame, Subscribe
+from swarmtui.model.client_protocol import Ended, Frame, Subscribe
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.run_request import RunRequest
@@ -21,6 +21,7 @@ from swarmtui.tui.sessions.compare_screen import CompareScreen
 from swarmtui.tui.sessions.screen import SessionsScreen
 from swarmtui.tui.table_list import TableList
 from tests.tui.conftest import Until
+from tests.tui.frame_builders import RecordingSource
 from tests.tui.screen_text import screen_text
 from tests.tui.test_sessions_screen import saved_sessions
 from tests.tui.test_whole_loop import start_run
@@ -179,6 +180,20 @@ async def test_a_message_goes_with_the_screen_that_it_is_about(tmp_path: Path, u
         await until(lambda: not isinstance(app.screen, SessionsScreen))
         await pilot.pause()
         assert not app.screen.query("Toast")
+
+
+async def test_the_message_that_a_run_stops_goes_when_it_has_stopped(until: Until) -> None:
+    source = RecordingSource()
+    app = SwarmApp(source=source)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("x")
+        await until(lambda: "requests in flight get up to 5 s" in screen_text(app))
+        source.live.apply(Ended("stopped", "", "/nowhere"))
+        run = app.screen
+        assert isinstance(run, RunScreen)
+        run.data_changed()
+        await pilot.pause()
+        assert not app.screen.query("Toast") and "in flight get" not in screen_text(app)
 
 
 async def test_the_footer_of_a_saved_result_names_the_keys_of_panels(tmp_path: Path, until: Until) -> None:

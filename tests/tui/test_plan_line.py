@@ -219,6 +219,10 @@ def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:
     moving = "3 first tokens in time, oldest wait > 1 s (limit 2 s)"
     assert view.detail[0] == f"{moving} · halving the gap between 8 and 16 · step 7"
     assert "".join(part for part, _ in status_line(view, 80)).endswith("   oldest wait > 1 s (limit 2 s)")
+    early = msgspec.structs.replace(known, in_flight=2)
+    assert first_token_texts(msgspec.structs.replace(shown, first_tokens=early))[-1] == (
+        "3 first tokens in time (2 in flight)"
+    )
     over = msgspec.structs.replace(shown, first_tokens=msgspec.structs.replace(known, oldest_s=2.24))
     assert first_token_texts(over)[1] == "oldest wait > 2 s, over 2 s"
     late = msgspec.structs.replace(known, in_time=0, late=2, oldest_s=None)

@@ -261,10 +261,22 @@ async def test_few_agents_have_more_lines_of_text(streams: int, lines: int) -> N
 @pytest.mark.parametrize("text", ["", "an answer"])
 @pytest.mark.parametrize("each", [1, 3])
 def test_the_bars_of_the_times_are_explained_where_they_are_shown(text: str, each: int) -> None:
-    """Above text, and where a replay has no text; a title that names both would have to be read twice."""
+    """Above text, and where a replay has no text."""
     shown = streams_view(frame(4, text=text) if text else frame(4), {}, "agent", "", 0, 9).shown
     columns = agent_columns(118)
     title = text_of([column_titles(columns, has_times=has_times(shown, each))])
     longest_s = max(line.wait_s + line.write_s for line in shown)
     drawn = text_of([row for line in shown for row in agent_lines(line, columns, each, 118, longest_s, here=False)])
     assert ("▒ time to the first token" in title) is ("▒" in drawn or "█" in drawn)
+
+
+def test_the_bars_of_an_agent_without_text_are_explained_beside_the_text_of_others() -> None:
+    seen = frame(4, text="an answer")
+    without = tuple(tail for tail in seen.tails if tail.agent != seen.rows[0].agent)
+    shown = streams_view(msgspec.structs.replace(seen, tails=without), {}, "agent", "", 0, 9).shown
+    longest_s = max(line.wait_s + line.write_s for line in shown)
+    for width, titled in ((118, "text, or ▒ waiting █ writing"), (78, "text, or ▒ wait █ write")):
+        columns = agent_columns(width)
+        rows = [row for line in shown for row in agent_lines(line, columns, 1, width, longest_s, here=False)]
+        assert "█" in text_of(rows) and "an answer" in text_of(rows)
+        assert titled in text_of([column_titles(columns, has_times=has_times(shown, 1))])

@@ -201,7 +201,9 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
         limit = time_text(known.limit_s)
         waits = f"oldest wait > {oldest_s:g} s"
         waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
-    in_time = f"{count_noun(known.in_time, 'first token')} in time" if known.in_time else ""
+    # Otherwise there are more first tokens than requests, of which only those that ended are counted.
+    early = f" ({known.in_flight} in flight)" if known.in_flight else ""
+    in_time = f"{count_noun(known.in_time, 'first token')} in time{early}" if known.in_time else ""
     late = f"{known.late} late" if known.in_time else f"{count_noun(known.late, 'first token')} late"
     came = ", ".join(filter(None, (in_time, late if known.late else "")))
     return tuple(dict.fromkeys(filter(None, (", ".join(filter(None, (came, waits))), waits, came))))

@@ -18,6 +18,8 @@ _LONG_WORD = 12
 # The columns before the further lines of a stream.
 _INDENT = 6
 _TIME_TITLES = ("▒ time to the first token, █ time since it", "▒ first token, █ since it", "")
+# Agents that write, but have no text yet, have their times beside the text of others.
+_TEXT_TITLES = ("text, or ▒ waiting █ writing", "text, or ▒ wait █ write", "text")
 _BLANK_TEXTS = {
     "waiting": "in the queue of the server", "prefill": "the server reads the prompt", "idle": "no request",
     "connecting": "opening a connection", "backing off": "failed: the next request follows",
@@ -70,10 +72,13 @@ def agent_columns(width: int) -> StreamColumns:
 
 
 def column_titles(columns: StreamColumns, *, has_times: bool) -> Line:
-    """Return the titles of the columns; the last one has text, or the times until and since the first token."""
+    """Return the titles of the columns; the last one has text, or the times until and since the first token.
+
+    Its title stays the same while only some agents have text.
+    """
     spark = " last 8 s".ljust(columns.spark + 1) if columns.spark else " "
     titles = f" {'agent':>5} {'state':<11}{'task':<{columns.task}} {'tokens':>6}{'tok/s':>7}{spark}{'TTFT':>7}"
-    last = longest_fit(_TIME_TITLES, columns.text) if has_times else "text"
+    last = longest_fit(_TIME_TITLES if has_times else _TEXT_TITLES, columns.text)
     return [(f"{titles} {last}" if columns.text else titles, "dim")]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, floor
 from typing import NamedTuple
 
 from swarmtui.analysis.levels.stats import mean
@@ -14,10 +14,12 @@ from swarmtui.tui.lines import Line, Panel, bar_columns, ljust, scale_top
 from swarmtui.tui.live.live_panel import LiveData, LivePanel
 
 _LABEL = 15
-# The time that the sparklines of the numbers show at most, before they scroll.
+# The time that the sparklines of the numbers show, and the history at most before it scrolls.
 _RECENT_S = 60.0
 # A longer time between two points is a gap.
 _LONGEST_GAP_S = 1.0
+# A part of a column, by which a point at its edge is in it despite the rounding.
+_ROUNDING = 1e-9
 _STYLES = ("throughput", "latency", "queue", "queue", "dim")
 
 
@@ -88,19 +90,26 @@ def history_view(
     return HistoryView(tuple(traces), _marks(buckets), clock(int(first_s)), clock(int(end_s)), "")
 
 
-def recent_columns(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> TimeColumns:
-    """Stretch the time so far to all columns; after a minute they show the last one, unless all is wanted."""
+def recent_columns(
+    points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool, *, stretched: bool = True
+) -> TimeColumns:
+    """Stretch the time so far to all columns; after a minute they show the last one, unless all is wanted.
+
+    If it is not `stretched`, a column stands for the same time from the start: the first ones stay empty at first.
+    """
     if not points:
         return TimeColumns([], 0.0, 0.0)
     start_ns = max(t0_ns, points[0].t_ns)
-    end_s = float(max(1, ceil((points[-1].t_ns - start_ns) / 1e9)))
-    length_s = end_s if whole_session else min(end_s, max(_RECENT_S, columns))
+    newest_s = (points[-1].t_ns - start_ns) / 1e9
+    end_s = float(max(1, ceil(newest_s)))
+    recent_s = max(_RECENT_S, columns)
+    length_s = end_s if whole_session else min(end_s, recent_s) if stretched else recent_s
     step_s = length_s / columns
-    if length_s < end_s:
+    if not whole_session and length_s == recent_s:
         # Whole steps: otherwise all columns would change every second.
-        end_s = ceil(end_s / step_s) * step_s
+        end_s = (floor(newest_s / step_s + _ROUNDING) + 1) * step_s
     buckets = _columns(points, start_ns, end_s - length_s, step_s, columns)
-    # The last column may begin after the newest point.
+    # With columns of less than a second, the last one may begin after the newest point.
     buckets[-1] = buckets[-1] or buckets[-2:][0]
     begun_s = (start_ns - t0_ns) / 1e9
     return TimeColumns(buckets, begun_s + end_s - length_s, (points[-1].t_ns - t0_ns) / 1e9)
@@ -112,7 +121,7 @@ def _columns(
     """Return the points of each column; one without points repeats the one before, unless that is long ago."""
     buckets: list[list[HistoryPoint]] = [[] for _ in range(columns)]
     for point in reversed(points):
-        column = int(((point.t_ns - t0_ns) / 1e9 - first_s) // step_s)
+        column = floor(((point.t_ns - t0_ns) / 1e9 - first_s) / step_s + _ROUNDING)
         if column < 0:
             break
         buckets[min(column, columns - 1)].append(point)

@@ -32,6 +32,8 @@ _AGENTS, _AGENTS_BESIDE = 0.26, 0.2
 _STRIP = 3
 # The least height of a region with its frame, of the curve below a result, and of the upper ones of two columns.
 _LEAST, _CURVE, _UPPER = 5, 8, 12
+# The rows of two figures above two others, each with a line of bars, and of the parts of the first token.
+_SMALL_NUMBERS = 7
 # The share of the rows below a result that the levels leave to the curve.
 _PICTURE = 0.45
 # What a single column shows below the curve from a height on, in shares of it; the curve has the rest.
@@ -139,7 +141,8 @@ def _after_end(width: int, body: int, need: EndedRows) -> Iterator[tuple[Place, 
     beside = _is_wide(width, body) and upper >= 2 * _UPPER
     yield "curve", Region(0, y, left, upper)
     yield "levels", Region(0, y + upper, left if beside else width, lower)
-    numbers = upper if upper < _UPPER else round(upper * (0.4 if beside else 0.55))
+    # They have no tall digits any more, and the machine has a row for each level.
+    numbers = upper if upper < _UPPER else max(_SMALL_NUMBERS, round(upper * 0.4))
     machine = upper - numbers if not beside else round(upper * 0.3)
     column: dict[Place, int] = {"numbers": numbers, "machine": machine, "history": upper - numbers - machine}
     column |= {"quality": lower} if beside else {}

@@ -14,7 +14,7 @@ from swarmtui.analysis.machine.energy import used_gpus
 from swarmtui.model.client_protocol import Frame
 from swarmtui.model.findings import KvCliff, Slots
 from swarmtui.model.telemetry import DiscoveredServer, Gpu, ServerState, Telemetry
-from swarmtui.numbers import count, fixed, gib, percent, rate
+from swarmtui.numbers import count, fixed, gib, percent, rate, wait_s
 from swarmtui.report.colours import Hue
 from swarmtui.report.table import Table
 from swarmtui.text import sanitize
@@ -45,6 +45,8 @@ _DROP = ("ttft_rest", "ttft_prefill", "ttft_mean", "ttft_queue", "throttled", "t
 _MEAN = "TTFT: of all requests, with warm-up"
 # Codes of answers whose limit is the KV cache.
 _KV_LIMITS = ("evictions", "preemptions", "kv_cache")
+# From this age on, the readings of a server have one: it is read about once a second.
+_OLD_S = 5.0
 # The most lines of a course of power.
 _MAX_BARS = 4
 
@@ -66,6 +68,8 @@ class MachineView(NamedTuple):
     client: str
     kv_room: tuple[str, ...]
     is_replay: bool
+    # How long ago the server was read; empty after the end.
+    read: str = ""
     # After the end: the figures of the levels.
     levels: Table | None = None
 
@@ -83,8 +87,18 @@ def machine_view(data: LiveData) -> MachineView:
         client=_client(frame) if frame else "",
         kv_room=_kv_room(frame.kv_cliff, missed_c) if frame and frame.kv_cliff else (),
         is_replay=data.is_replay,
+        read=_read_ago(frame) if frame and not data.has_ended else "",
         levels=_levels(frame) if frame and data.has_ended else None,
     )
+
+
+def _read_ago(frame: Frame) -> str:
+    """Agents that wait are counted now, those in the queue of the server when it was read: the counts may differ.
+
+    The words stay the same from one reading to the next, so that they are not painted at each frame.
+    """
+    age_s = (frame.t_ns - frame.telemetry.servers_read_ns) / 1e9 if frame.telemetry is not None else 0.0
+    return "a moment ago" if age_s < _OLD_S else f"{wait_s(age_s):g} s ago"
 
 
 def _kv_room(kv: KvCliff, missed_c: int | None) -> tuple[str, ...]:
@@ -257,7 +271,7 @@ def _server_lines(view: MachineView, width: int, *, whole: bool) -> list[Line]:
     lines: list[Line] = []
     if telemetry is not None and telemetry.servers:
         state = telemetry.servers[0]
-        lines += _sentence(_server(state, view.slots), width, "", whole=whole)
+        lines += _sentence(_server(state, view.slots, view.read), width, "", whole=whole)
         if state.kv_use is not None:
             lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
     elif telemetry is not None and telemetry.server_problem:
@@ -274,9 +288,20 @@ def _sentence(versions: Sequence[str], width: int, style: str, *, whole: bool) -
     return [[(f" {line}", style)] for line in (wrap(versions[0], width - 2) if whole else [one])]
 
 
-def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
-    """What the server does, from long to short."""
-    of = f" of {count(slots.total)} slots" if slots is not None else ""
+def _server(state: ServerState, slots: Slots | None, read: str) -> tuple[str, ...]:
+    """What the server does, from long to short; `read` is how long ago."""
+    of, of_slots = ("", "") if slots is None else (f" of {count(slots.total)}", f" of {count(slots.total)} slots")
+    long, short = (_shorter(_server_parts(state, text)) for text in (of_slots, of))
+    # The engine is also in the header.
+    first = f"server {read}" if read else sanitize(state.engine)
+    return tuple(
+        version
+        for text, brief in list(zip(long, short, strict=True))[:-1]
+        for version in (f"{first}: {text}", f"server: {text}", f"server: {brief}", text)
+    )
+
+
+def _server_parts(state: ServerState, of: str) -> list[str]:
     parts = [
         "" if state.running is None else f"{count(state.running)}{of} running",
         "" if state.waiting is None else f"{count(state.waiting)} waiting",
@@ -286,7 +311,4 @@ def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
         "" if not state.evicted_tokens else f"{count(state.evicted_tokens)} evicted",
         "" if state.vram_bytes is None else f"models {gib(state.vram_bytes)} GiB",
     ]
-    known = [part for part in parts if part] or ["no metrics"]
-    *texts, _ = _shorter(known)
-    # The engine is also in the header.
-    return tuple(version for text in texts for version in (f"{sanitize(state.engine)}: {text}", text))
+    return [part for part in parts if part] or ["no metrics"]

@@ -52,7 +52,7 @@ _LEAST_BAR = 3
 # The figures by their ids in help, during a run and after it.
 _IDS = ("output", "stream", "ttft", "waiting")
 _ENDED_IDS = ("steady", "stream", "ttft", "queued")
-# All from 0 to a round number above the highest; in the first minute they show what there is.
+# All from 0 to a round number above the highest. They grow from the right edge, and a cell is always as long.
 _BARS = ("bars: the last minute, from 0 to the most", "bars: the last minute, from 0", "bars: last minute")
 # One value for each column of a sparkline.
 Course = tuple[float | None, ...]
@@ -112,7 +112,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
     live, frame = data.shown, data.shown.frame
     level = _level_of_answer(frame) if data.has_ended and frame is not None else None
     numbers = _of_level(level, frame) if level is not None else _of_frame(data)
-    buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended).buckets
+    buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended, stretched=False).buckets
     # The result has no history once it is saved: its course is that over its levels, also before.
     shown = frame.levels if frame is not None and (level is not None or not buckets) else ()
     levels = [one for one in shown if one.headline_tps is not None]

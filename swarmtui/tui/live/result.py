@@ -195,8 +195,9 @@ def result_of(data: LiveData) -> ResultView:
 def ended_rows(data: LiveData, width: int, height: int) -> EndedRows:
     """Return the rows that the result and the levels need in a terminal of this size."""
     view, inner = result_of(data), width - 2
-    few = block_lines(view.levels.by_kind, inner)[:_MOST_REMARKS]
-    levels = 1 + len(view.levels.table.rows) + len(view.levels.alarms) + len(few)
+    # As they are drawn: of more kinds than these, they are the few words of one line.
+    remarks = remark_lines(view.levels, inner, _MOST_REMARKS)
+    levels = 1 + len(view.levels.table.rows) + len(view.levels.alarms) + len(remarks)
     levels += MEANINGS if height >= EXPLAINED else 0
     return EndedRows(2 + len(result_lines(view, inner, 0, with_levels=False)), 2 + levels)
 

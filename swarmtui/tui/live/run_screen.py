@@ -56,6 +56,10 @@ class RunScreen(LiveScreen):
         self._server_watch: ServerWatch | None = None
 
     def _handle_end(self, live: LiveModel) -> None:
+        if self._stopping:
+            # Nothing is in flight any more.
+            self._stopping = False
+            self.app.remove_toast()
         super()._handle_end(live)
         session = live.session
         if self._server_watch is None and session is not None and not session.endpoints[0].embedded:
