@@ -47,10 +47,9 @@ def restarted(
     return compare_pair(after, before) if swapped else compare_pair(before, after)
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-def test_an_advised_flag_that_was_left_out_is_the_first_thing_to_try(swapped: bool) -> None:
+def test_an_advised_flag_that_was_left_out_is_the_first_thing_to_try() -> None:
     """More slots would keep the smaller context, so that they are not advised before."""
-    pair = restarted("--parallel 4", 4, 4096, swapped=swapped)
+    pair = restarted("--parallel 4", 4, 4096)
     assert [(step.code, step.command) for step in pair.next] == [("left_out_flag", "--ctx-size 32768")]
     for in_app in (True, False):
         lines = {line.name: line.text for line in answer_lines(pair, in_app=in_app)}
@@ -74,6 +73,13 @@ def test_an_advised_flag_that_was_left_out_is_the_first_thing_to_try(swapped: bo
 )
 def test_a_flag_that_was_given_or_not_advised_is_not_missed(flags: str, slots: int, context: int, advice: str) -> None:
     assert restarted(flags, slots, context, advice=advice).next[0].code != "left_out_flag"
+
+
+@pytest.mark.parametrize("agents", [8, 22, 23, 26])
+def test_with_the_sides_swapped_no_flag_is_missing(agents: int) -> None:
+    """The context grows from the first side to the second."""
+    pair = restarted("--parallel 4", 4, 4096, agents=agents, swapped=True)
+    assert pair.next and all(step.code != "left_out_flag" for step in pair.next)
 
 
 def test_a_server_with_fewer_agents_is_taken_back_without_the_flag() -> None:
