@@ -159,8 +159,10 @@ def _met(point: AnswerPoint) -> str:
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """Return what to try first; after what changes nothing about the server, also the setting that figures point to.
 
-    What that setting would bring depends on the first step.
+    What that setting would bring depends on the first step. A search that decides about a change is said with it.
     """
+    if len(steps) > 1 and steps[1].code == "surer_each":
+        return steps[:2]
     if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
         return steps[:1]
     first, then = steps[:2]
@@ -175,6 +177,8 @@ def needs_restart(step: NextStep) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again, or after a restart."""
+    if step.code == "surer_each":
+        return msgspec.structs.replace(step, sentence=f"press N: {step.sentence}", command="")
     if step.code == "meanwhile":
         return msgspec.structs.replace(step, sentence=f"{step.sentence}: press N", command="")
     key = _KEYS.get(step.code)
