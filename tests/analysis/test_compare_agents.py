@@ -344,6 +344,7 @@ def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
     app = {line.name: line.text for line in answer_lines(pair, in_app=True)}
     assert app["Price"] and "Both at 8" not in app
     figures, levels = change_tables(pair)
+    assert "no ±: too few visits" in figures.note and "± %" not in paint([figures, levels]), "a search has no intervals"
     assert figures.title == "Change with 8 agents on both" and levels.title.startswith("Change of output tok/s")
     shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}
     assert list(shown) == ["output tok/s", "per agent", "first token", "whole answer"]
