@@ -78,10 +78,12 @@ def quality_text(found: Answer) -> str:
     return ": ".join(filter(None, (NOT_SURE, found.doubts))) if found.quality == "doubtful" else "ok"
 
 
-def quick_blocks(summary: Summary, seconds: float | None, show: str, compared: str = "") -> list[Block]:
+def quick_blocks(
+    summary: Summary, seconds: float | None, show: str, compared: str = "", price: str = ""
+) -> list[Block]:
     """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all.
 
-    `seconds` is how long it took, if that is to be said, `compared` whether a change helped.
+    `seconds` is how long it took, if that is to be said, `compared` whether a change helped, and `price` what it took.
     """
     session = summary.session
     server = summary.servers[0] if summary.servers else None
@@ -102,7 +104,7 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str, compared: s
     lines = [*rows.items()]
     if compared:
         after = max(number for number, name in enumerate(rows) if name in ("Capacity", "Result", "Doubt"))
-        lines.insert(after + 1, ("Compared", compared))
+        lines[after + 1 : after + 1] = [("Compared", compared), *([("Price", price)] if price else [])]
     return [Facts(tuple(lines), answer=True, head=" · ".join(filter(None, head)))]
 
 

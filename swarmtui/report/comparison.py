@@ -98,20 +98,27 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("How sure", _how_sure(pair)),
         AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code in _SAID_FIRST)),
         *([] if in_app else [_same_load(pair)]),
-        AnswerLine("Price", "; ".join(filter(None, (_slower_text(pair) if in_app else "", _context_text(pair))))),
+        AnswerLine("Price", price_text(pair) if in_app else _context_text(pair)),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
     return [line for line in lines if line.text]
 
 
-def _changed(pair: Pair) -> str:
-    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`
+def price_text(pair: Pair) -> str:
+    """Say what a change took from each agent: a part of its rate, and of its context."""
+    return "; ".join(filter(None, (_slower_text(pair), _context_text(pair))))
 
-    A context that fell is the price of it.
-    """
+
+def change_text(pair: Pair) -> str:
+    """`--parallel 2 → 4`: a context that fell is the price of it."""
+    return describe_changes(pair, context=not _context_text(pair))
+
+
+def _changed(pair: Pair) -> str:
+    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
     since = f" since the run of {pair.since}" if pair.since else ""
-    return "; ".join(filter(None, (f"{describe_changes(pair, context=not _context_text(pair))}{since}", pair.left_out)))
+    return "; ".join(filter(None, (f"{change_text(pair)}{since}", pair.left_out)))
 
 
 def _same_load(pair: Pair) -> AnswerLine:
