@@ -193,8 +193,9 @@ def report(
     time that it took, only the answer is printed.
     """
     # Imported only now: no run waits for the code that renders it.
-    from swarmtui.experiments.baseline import use_baseline
+    from swarmtui.experiments.baseline import baseline_pair, use_baseline, use_pair
     from swarmtui.report.answer import quick_blocks
+    from swarmtui.report.comparison import change_text, price_text
     from swarmtui.report.session import answer_blocks, finding_sentences, level_blocks, result_tables
     from swarmtui.report.table import Sentence
     from swarmtui.report.text import paint
@@ -217,9 +218,11 @@ def report(
     elif as_json:
         echo((summary_json(summary) if summary else unsaved_json(ended.ending, ended.message, shown)).decode())
     elif summary is not None and answers:
-        learned = use_baseline(directory.parent, directory, summary)
-        compared = f"{effect.effect} ({effect.what})" if effect else ""
-        show(quick_blocks(learned, answer_seconds, show_command(directory), compared))
+        pair = baseline_pair(directory.parent, directory, summary)
+        compared, price = f"{effect.effect} ({effect.what})" if effect else "", ""
+        if effect and pair:
+            compared, price = f"{effect.effect} ({change_text(pair)})", price_text(pair)
+        show(quick_blocks(use_pair(summary, pair), answer_seconds, show_command(directory), compared, price))
     elif summary is not None:
         learned = use_baseline(directory.parent, directory, summary)
         measured = bool(summary.levels)

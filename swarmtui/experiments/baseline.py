@@ -40,7 +40,12 @@ def record_baseline_verdict(root: Path, session: Path, baseline: str = "", detec
 
 
 def use_baseline(root: Path, directory: Path, summary: Summary) -> Summary:
-    """Return a saved session with the advice that its baseline leaves.
+    """Return a saved session with the advice that its baseline leaves."""
+    return use_pair(summary, baseline_pair(root, directory, summary))
+
+
+def baseline_pair(root: Path, directory: Path, summary: Summary) -> Pair | None:
+    """Compare a saved session with its baseline; null if that cannot be read.
 
     Without a baseline that is the last session of the same endpoint, model and workload.
     """
@@ -48,11 +53,16 @@ def use_baseline(root: Path, directory: Path, summary: Summary) -> Summary:
     with suppress(BadInput):
         if found := baseline_of(list_sessions(root), read_row(directory)):
             before = read_summary(root, found)
-    if before is None or summary.answer is None:
+    if before is None:
+        return None
+    return compare_pair(before, summary, history=earlier_sessions(root, (before.session, summary.session)))
+
+
+def use_pair(summary: Summary, pair: Pair | None) -> Summary:
+    """Return the later session of a pair with the advice that both leave."""
+    if pair is None or pair.refused or summary.answer is None:
         return summary
-    pair = compare_pair(before, summary, history=earlier_sessions(root, (before.session, summary.session)))
-    steps = summary.answer.next if pair.refused else pair.next
-    return msgspec.structs.replace(summary, answer=msgspec.structs.replace(summary.answer, next=steps))
+    return msgspec.structs.replace(summary, answer=msgspec.structs.replace(summary.answer, next=pair.next))
 
 
 def compare_with_baseline(

@@ -78,10 +78,12 @@ def quality_text(found: Answer) -> str:
     return ": ".join(filter(None, (NOT_SURE, found.doubts))) if found.quality == "doubtful" else "ok"
 
 
-def quick_blocks(summary: Summary, seconds: float | None, show: str, compared: str = "") -> list[Block]:
+def quick_blocks(
+    summary: Summary, seconds: float | None, show: str, compared: str = "", price: str = ""
+) -> list[Block]:
     """Show an answer in six lines, below one that says what was measured; `show` is the command that shows all.
 
-    `seconds` is how long it took, if that is to be said, `compared` whether a change helped.
+    `seconds` is how long it took, if that is to be said, `compared` whether a change helped, and `price` what it took.
     """
     session = summary.session
     server = summary.servers[0] if summary.servers else None
@@ -102,7 +104,7 @@ def quick_blocks(summary: Summary, seconds: float | None, show: str, compared: s
     lines = [*rows.items()]
     if compared:
         after = max(number for number, name in enumerate(rows) if name in ("Capacity", "Result", "Doubt"))
-        lines.insert(after + 1, ("Compared", compared))
+        lines[after + 1 : after + 1] = [("Compared", compared), *([("Price", price)] if price else [])]
     return [Facts(tuple(lines), answer=True, head=" · ".join(filter(None, head)))]
 
 
@@ -159,8 +161,10 @@ def _met(point: AnswerPoint) -> str:
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """Return what to try first; after what changes nothing about the server, also the setting that figures point to.
 
-    What that setting would bring depends on the first step.
+    What that setting would bring depends on the first step. A search that decides about a change is said with it.
     """
+    if len(steps) > 1 and steps[1].code == "surer_each":
+        return steps[:2]
     if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
         return steps[:1]
     first, then = steps[:2]
@@ -175,6 +179,8 @@ def needs_restart(step: NextStep) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again, or after a restart."""
+    if step.code == "surer_each":
+        return msgspec.structs.replace(step, sentence=f"press N: {step.sentence}", command="")
     if step.code == "meanwhile":
         return msgspec.structs.replace(step, sentence=f"{step.sentence}: press N", command="")
     key = _KEYS.get(step.code)

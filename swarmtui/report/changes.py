@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from swarmtui.analysis.compare.levels import FIGURES, TIMES, ComparisonRow, Figure
 from swarmtui.analysis.compare.sessions import Pair, headline_row
-from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS, interval_text
+from swarmtui.analysis.compare.verdicts import EQUIVALENT, MIN_RUNS
 from swarmtui.model.plan import load_title
-from swarmtui.numbers import rate, seconds, short_percent
+from swarmtui.numbers import fixed, rate, seconds, short_percent
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Cell, Code, Column, Table, tabulate
 from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, row_code, verdict_words
@@ -23,6 +23,10 @@ _FAR, _NEAR = 3.0, 0.2
 _OUTSIDE = "←→"
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _LIKELY: tuple[Code, ...] = ("likely faster", "likely slower")
+# What follows a change, in percent as well.
+_HALF_WIDTH = "± %"
+# From this many percent on, changes have no decimals.
+_ONE_DECIMAL = 9.95
 # The figures of one load, in the words of the screens.
 _NAMES: dict[Figure, str] = {
     "out_tps_steady": "output tok/s", "out_tps_wall": "output tok/s", "per_stream_tps": "per agent",
@@ -44,6 +48,7 @@ class _Figure(NamedTuple):
     before: str
     after: str
     change: Cell
+    row: ComparisonRow
     better: float
     interval: tuple[float, float] | None = None
 
@@ -63,12 +68,14 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     signs = {figure.change.code for figure in figures}
     said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
     unproved = ["no sign: not proved"] if said and None in signs else []
-    legend = "; ".join([*said, *unproved, f"the bars end at {short_percent(top)}"])
+    inexact = ["no ±: too few visits of this level"] if pair.searched else []
+    legend = "; ".join([*said, *unproved, *inexact, f"the bars end at {short_percent(top)}"])
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
         Column("now", "now", lambda figure: figure.after),
         Column("change", "change", lambda figure: figure.change),
+        Column("half_width", _HALF_WIDTH, lambda figure: _half_width(figure.row)),
     ]
     axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
     drawn = {
@@ -76,7 +83,8 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     }
     columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
-    return [tabulate(f"Change{at}", figures, columns, f"{legend}.", drop=("before", "now"))]
+    table = tabulate(f"Change{at}", figures, columns, f"{legend}.", drop=("half_width", "before", "now"))
+    return [table.without_missing()]
 
 
 def _load_figures(pair: Pair) -> Iterator[_Figure]:
@@ -95,7 +103,7 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
         cell = Cell(change_percent(row)) if pair.doubts else change_cell(row, judged=judged)
         known = _known_interval(row)
         interval = (-known[1], -known[0]) if known and is_time else known
-        yield _Figure(name, before, after, cell, -change if is_time else change, interval)
+        yield _Figure(name, before, after, cell, row, -change if is_time else change, interval)
 
 
 def _level_changes(pair: Pair) -> list[Table]:
@@ -116,13 +124,14 @@ def _level_changes(pair: Pair) -> list[Table]:
     columns: list[Column[ComparisonRow]] = [
         Column("load", load_title(pair.rows), lambda row: f"{row.offered_load:g}"),
         Column("change", "change", lambda row: changes[row.key]),
+        Column("half_width", _HALF_WIDTH, _half_width),
         Column("bar", axis, lambda row: bars[row.key], right=False),
-        Column("interval", "interval", lambda row: interval_text(row.interval, " … ") if row.interval else None),
         Column("verdict", "verdict", verdict, right=False),
     ]
-    note = " ".join([_legend(changes.values(), bars.values()), *_more_runs(rows)])
+    is_exact = any(map(_known_interval, rows))
+    note = " ".join([_legend(changes.values(), bars.values(), is_exact=is_exact), *_more_runs(rows)])
     title = f"Change of {FIGURES[rows[0].figure]}"
-    return [tabulate(title, rows, columns, note, drop=("interval", "verdict")).without_missing()]
+    return [tabulate(title, rows, columns, note, drop=("half_width", "verdict")).without_missing()]
 
 
 def _axis_end(rows: Sequence[ComparisonRow]) -> float:
@@ -136,22 +145,23 @@ def _axis_end(rows: Sequence[ComparisonRow]) -> float:
     return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
 
 
-def _legend(changes: Collection[Cell], bars: Collection[Cell]) -> str:
-    """Explain the signs that are used."""
+def _legend(changes: Collection[Cell], bars: Collection[Cell], *, is_exact: bool) -> str:
+    """Explain the signs that are used; a change that `is_exact` has half of its interval beside it."""
     used, drawn = {change.code for change in changes}, {sign for bar in bars for sign in bar.text}
     decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
     likely = ", ".join(f"{SIGNS[code]} {code}" for code in _LIKELY if code in used)
     outside = " ".join(sign for sign in _OUTSIDE if sign in drawn)
+    brackets, exact = (["├ ┤"] if drawn & {"├", "┤"} else []), (["±"] if is_exact else [])
     signs = (
         f"{decided}, 95 % sure over all levels together" if decided else "",
         f"{likely}, with too few runs to be sure" if likely else "",
         f"{SIGNS['unsure']} {_MEANINGS['unsure']}" if "unsure" in used else "",
     )
-    ends = (
-        "├ ┤: the interval of the change" if drawn & {"├", "┤"} else "",
+    explained = (
+        f"{' '.join(ends)}: interval of the change" if (ends := [*brackets, *exact]) else "",
         f"{outside}: outside the axis" if outside else "",
     )
-    return " ".join(f"{'; '.join(filter(None, part))}." for part in (signs, ends) if any(part))
+    return " ".join(f"{'; '.join(filter(None, part))}." for part in (signs, explained) if any(part))
 
 
 def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
@@ -168,6 +178,13 @@ def _more_runs(rows: Sequence[ComparisonRow]) -> list[str]:
 def change_bar(row: ComparisonRow, top: float) -> str:
     """Draw a change around zero with the interval that is known."""
     return bar(row.change or 0.0, top, _BAR, _known_interval(row))
+
+
+def _half_width(row: ComparisonRow) -> str | None:
+    """Return half of the interval of a change, in percent of the figure before."""
+    known = _known_interval(row)
+    half = 50 * (known[1] - known[0]) if known else 0.0
+    return fixed(half, int(half < _ONE_DECIMAL)) if known else None
 
 
 def _known_interval(row: ComparisonRow) -> tuple[float, float] | None:

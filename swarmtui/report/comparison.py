@@ -14,7 +14,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import LevelKey, load_title, offered_load
 from swarmtui.numbers import percent, rate, seconds, seconds_change, signed_percent, significant
-from swarmtui.report.answer import app_step, leading_steps, step_text
+from swarmtui.report.answer import NOT_SURE, app_step, leading_steps, step_text
 from swarmtui.report.changes import change_tables
 from swarmtui.report.lists import leaderboard_blocks
 from swarmtui.report.table import Block, Cell, Code, Facts, Fields, Sentence, Table, Value, keyed, tabulate
@@ -98,26 +98,33 @@ def answer_lines(pair: Pair, *, in_app: bool = False) -> list[AnswerLine]:
         AnswerLine("How sure", _how_sure(pair)),
         AnswerLine("Note", "; ".join(note.text for note in pair.notes if note.code in _SAID_FIRST)),
         *([] if in_app else [_same_load(pair)]),
-        AnswerLine("Price", "; ".join(filter(None, (_slower_text(pair) if in_app else "", _context_text(pair))))),
+        AnswerLine("Price", price_text(pair) if in_app else _context_text(pair)),
         AnswerLine("Try next", _try_next(pair, in_app)),
         AnswerLine("Why no more", _limits(pair)),
     ]
     return [line for line in lines if line.text]
 
 
-def _changed(pair: Pair) -> str:
-    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`
+def price_text(pair: Pair) -> str:
+    """Say what a change took from each agent: a part of its rate, and of its context."""
+    return "; ".join(filter(None, (_slower_text(pair), _context_text(pair))))
 
-    A context that fell is the price of it.
-    """
+
+def change_text(pair: Pair) -> str:
+    """`--parallel 2 → 4`: a context that fell is the price of it."""
+    return describe_changes(pair, context=not _context_text(pair))
+
+
+def _changed(pair: Pair) -> str:
+    """`--parallel 2 → 4 since the run of 12:01; the run of 12:10 is left out: the host was busy`"""
     since = f" since the run of {pair.since}" if pair.since else ""
-    return "; ".join(filter(None, (f"{describe_changes(pair, context=not _context_text(pair))}{since}", pair.left_out)))
+    return "; ".join(filter(None, (f"{change_text(pair)}{since}", pair.left_out)))
 
 
 def _same_load(pair: Pair) -> AnswerLine:
     """Compare what both did with as many agents, the most that both kept.
 
-    `Both at 8  810 → 1,110 tok/s in total (+37 %); first token 996 → 490 ms; each writes 437 → 293 tok/s (−33 %)`
+    `Both at 8  810 → 1,110 tok/s in total (+37 %); first token 996 → 490 ms; each writes 437 → 190 tok/s (likely …)`
     Without capacities the first line has the output, and only the first token is left.
     """
     rows = {found.figure: found for found in pair.rows if found.key == pair.headline}
@@ -131,7 +138,7 @@ def _same_load(pair: Pair) -> AnswerLine:
         return AnswerLine("First token", f"{times} {lead.where} (median)" if times else "")
     decided = lead.word not in (None, "not sure yet")
     total = f"{lead.rates} in total ({change_percent(lead)})" if lead.change is not None else ""
-    each = f"each writes {stream.rates} ({change_percent(stream)})" if stream and stream.change is not None else ""
+    each = f"each writes {_sure_change(stream)}" if stream and stream.change is not None else ""
     whole = rows.get("e2e_s")
     answers = ""
     if whole and whole.before is not None and whole.after is not None:
@@ -154,18 +161,29 @@ def _context_text(pair: Pair) -> str:
 
 
 def _slower_text(pair: Pair) -> str:
-    """`each agent writes 149 → 65 tok/s (−56 %) with 8 agents, but a whole answer takes 1.39 → 1.21 s`"""
+    """`each agent writes 149 → 65 tok/s (likely −56 %) with 8 agents, but a whole answer likely takes 2.80 → 1.21 s`
+
+    A time that is not known to have changed is left out.
+    """
     at = {row.figure: row for row in pair.rows if row.key == pair.headline}
     stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
     claims = pair.agents and pair.flags and not pair.refused and not pair.doubts
     if not claims or stream is None or (stream.change or 0.0) > -_SLOWER:
         return ""
-    each = f"each agent writes {stream.rates} ({change_percent(stream)}) {stream.where}"
+    each = f"each agent writes {_sure_change(stream)} {stream.where}"
     takes = ""
-    if whole and whole.before is not None and whole.after is not None:
+    if whole and whole.before is not None and whole.after is not None and row_code(whole) != "unsure":
         but = "but " if whole.after < whole.before else ""
-        takes = f"{but}a whole answer takes {seconds_change(whole.before, whole.after)}"
+        likely = "likely " if whole.likely else ""
+        takes = f"{but}a whole answer {likely}takes {seconds_change(whole.before, whole.after)}"
     return ", ".join(filter(None, (each, takes)))
+
+
+def _sure_change(row: ComparisonRow) -> str:
+    """`437 → 190 tok/s (likely −57 %)`: a change of rates that is as sure as its bar shows."""
+    change = change_percent(row)
+    said = f"likely {change}" if row.likely else f"{change}, {NOT_SURE}" if row_code(row) == "unsure" else change
+    return f"{row.rates} ({said})"
 
 
 def _how_sure(pair: Pair) -> str:

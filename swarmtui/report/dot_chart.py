@@ -100,6 +100,7 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
     ]
     left = max((len(label) for found in labels for label in found), default=1)
     lines: list[Line] = []
+    weak, explained = "", False
     for number, (chart, found) in enumerate(zip(charts, frames, strict=True)):
         count = found.grid.height
         frame = found._replace(grid=DotGrid(width - left - 1, count))
@@ -107,7 +108,11 @@ def paint_charts(charts: Sequence[Chart], width: int, height: int) -> list[Line]
         if number and height < _OWN_HEADINGS:
             _put_inside(frame.grid, chart)
         else:
-            lines.append(_heading(chart, width, known=charts[0].series if number else ()))
+            weak = weak or _weak_hue(chart)
+            known = charts[0].series if number else ()
+            heading, shown = _heading(chart, width, known, weak="" if explained else weak)
+            lines.append(heading)
+            explained = explained or (bool(weak) and shown)
         ticks = _tick_labels(frame, chart, labels[number]) if chart.ys else {}
         for row, line in zip(reversed(range(count)), frame.grid.lines(), strict=True):
             sign = "┤" if row in ticks else "│"
@@ -190,6 +195,9 @@ def _draw(frame: _Frame, chart: Chart, *, first: bool) -> None:
     # The first series is the one that counts, and covers the others; what it is compared with is behind all.
     for series, number in sorted(numbered, key=lambda pair: pair[0].counts):
         _draw_series(frame, series, number, named=chart.boundary is None)
+    marked = [(series, number) for series, number in numbered if series.stroke == "line" and series.marks]
+    for series, number in marked if len(marked) > 1 else ():
+        _sign_marks(frame, series, number)
     for column in map(frame.column, chart.planned):
         if grid.is_free(column, 0):
             grid.put(column, 0, "╵", "frame")
@@ -250,6 +258,18 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int, *, named: bool
             frame.grid.put(column + 2, row, name, "dim")
 
 
+def _sign_marks(frame: _Frame, series: ChartSeries, number: int) -> None:
+    """Write the sign of a series beside its marks that are not covered: only their colour differs from others."""
+    at = dict(series.points)
+    for x, code in series.marks:
+        column, row = frame.column(x), frame.dot(x, at[x])[1] // UP
+        if not frame.grid.has_text(column, row, MARKS[code], _MARK_STYLES[code] if series.counts else series.hue):
+            continue
+        beside = ((column + 1, row), (column - 1, row), (column, row + 1), (column, row - 1))
+        if cell := next((cell for cell in beside if frame.grid.may_have_text(*cell)), None):
+            frame.grid.put(*cell, _POINTS[number % len(_POINTS)], series.hue)
+
+
 def _put_near(grid: DotGrid, cell: tuple[int, int], text: str, style: str) -> None:
     """Write text above a point, or below it, if there is room."""
     column, row = max(0, min(cell[0] - len(text) // 2, grid.width - 1 - len(text))), cell[1]
@@ -301,23 +321,27 @@ def _boundary_names(
 # words
 
 
-def _heading(chart: Chart, width: int, known: Sequence[ChartSeries]) -> Line:
-    """Name the y axis, and the series at the right unless they are known; what does not fit is left out."""
+def _heading(chart: Chart, width: int, known: Sequence[ChartSeries], weak: str) -> tuple[Line, bool]:
+    """Name the y axis, and the series at the right unless they are known; what does not fit is left out.
+
+    The hue of a `weak` point, if there is one, is that of its name; return also whether all names fit.
+    """
     name = f"{chart.y} ↑, {chart.x} →" if chart.kind == "xy" else chart.y
     line: Line = [(f" {name}", chart.hue)]
     left = width - display_width(name) - 2
     items: Line = []
     named = {(series.name, series.stroke) for series in known}
-    entries = _legend(chart, named)
+    last = [(f"{_WEAK} too few requests", weak)] if weak else []
+    entries = [*_legend(chart, named), *last]
     if sum(display_width(text) + 2 for text, _ in entries) > left:
-        entries = _legend(chart, named, brief=True)
+        entries = [*_legend(chart, named, brief=True), *last]
     for text, style in entries:
         shown = _cut(text, max(12, left // 2)) if display_width(text) > left else text
         if display_width(shown) + 2 > left:
             break
         items.append((f"  {shown}", style))
         left -= display_width(shown) + 2
-    return [*line, (" " * max(0, left), ""), *items, (" ", "")]
+    return [*line, (" " * max(0, left), ""), *items, (" ", "")], len(items) == len(entries)
 
 
 def _cut(text: str, width: int) -> str:
@@ -336,11 +360,13 @@ def _legend(chart: Chart, known: Set[tuple[str, str]], *, brief: bool = False) -
         if series.name and (several or series.stroke != "line") and (series.name, series.stroke) not in known:
             name = sanitize(series.name)
             found.append((f"{sign} {brief_flags(name) if brief else name}", series.hue))
-    lines = (series for series in chart.series if series.stroke == "line")
-    weak = next((series for series in lines if series.hollow - dict(series.marks).keys()), None)
-    if weak is not None and not known:
-        found.append((f"{_WEAK} too few requests", weak.hue))
     return found
+
+
+def _weak_hue(chart: Chart) -> str:
+    """Return the hue of the first curve with a point that does not stand for its level; empty if none has one."""
+    lines = (series for series in chart.series if series.stroke == "line")
+    return next((series.hue for series in lines if series.hollow - dict(series.marks).keys()), "")
 
 
 def _put_inside(grid: DotGrid, chart: Chart) -> None:

@@ -62,6 +62,13 @@ class DotGrid:
         drawn = (cell for cell in cells if cell in self._dots and self._dots[cell][1] != over)
         return inside and not any(drawn) and not any(cell in self._texts for cell in cells)
 
+    def has_text(self, column: int, row: int, text: str, style: str) -> bool:
+        return self._texts.get((column, row)) == (text, style)
+
+    def may_have_text(self, column: int, row: int) -> bool:
+        """Whether a cell is in the grid and has no text, though it may have dots."""
+        return 0 <= column < self.width and 0 <= row < self.height and (column, row) not in self._texts
+
     def lines(self) -> list[Line]:
         """Return the lines from the top, with cells of one style as one span."""
         rows = [[(" ", "")] * self.width for _ in range(self.height)]

@@ -326,6 +326,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
     ("change", "left_out_flag", NO_CONTEXT,
      "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
+    ("surer", "surer_each", NO_CONTEXT | since(longer_command="swarmtui capacity"),
+     "a surer search of each decides (some minutes each)"),
     ("change", "repeat_run", since(repeat_after=True, busy=True),
      "repeat the later run when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),

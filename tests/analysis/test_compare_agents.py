@@ -337,23 +337,42 @@ def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
     assert (output.before, output.after) == (800.0, 900.0) and pair.headline == (8, None)
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Both at 8"] == (
-        "800 → 900 tok/s in total (+12 %); first token 1.00 s → 600 ms; each writes 400 → 200 tok/s (−50 %); "
-        "a whole answer 2.00 → 1.20 s"
+        "800 → 900 tok/s in total (+12 %); first token 1.00 s → 600 ms; each writes 400 → 200 tok/s (likely "
+        "−50 %); a whole answer 2.00 → 1.20 s"
     )
     # In the app a table shows all of this.
     app = {line.name: line.text for line in answer_lines(pair, in_app=True)}
-    assert (
-        app["Price"]
-        == "each agent writes 400 → 200 tok/s (−50 %) with 8 agents, but a whole answer takes 2.00 → 1.20 s"
-    )
-    assert "Both at 8" not in app
+    assert app["Price"] and "Both at 8" not in app
     figures, levels = change_tables(pair)
+    assert "no ±: too few visits" in figures.note and "± %" not in paint([figures, levels]), "a search has no intervals"
     assert figures.title == "Change with 8 agents on both" and levels.title.startswith("Change of output tok/s")
     shown = {row[0].text: [cell.text for cell in row[1:]] for row in figures.rows}
     assert list(shown) == ["output tok/s", "per agent", "first token", "whole answer"]
     assert shown["first token"][:2] == ["1.00 s", "600 ms"]
     worse = [name for name, (*_, bar) in shown.items() if bar.index("●") < bar.index("│")]
     assert worse == ["per agent"], "fewer milliseconds are better"
+
+
+@pytest.mark.parametrize(
+    ("stream", "ttft", "signs", "price"),
+    [
+        (190.0, 1.0, ("▽", ""), "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents"),
+        # As few requests show no smaller change.
+        (290.0, 0.6, ("", ""), "each agent writes 400 → 290 tok/s (−28 %, not sure) with 8 agents"),
+        (
+            190.0, 0.4, ("▽", "△"),
+            "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents, but a whole answer likely takes "
+            "2.00 s → 800 ms",
+        ),
+    ],
+)  # fmt: skip
+def test_a_price_is_as_sure_as_the_bars(stream: float, ttft: float, signs: tuple[str, str], price: str) -> None:
+    before = searched("20261115-010000-aaaa", "--parallel 2", 12, 800.0, 400.0, 1.0)
+    pair = compare_pair(before, searched("20261115-020000-aaaa", "--parallel 4", 14, 900.0, stream, ttft))
+    assert {line.name: line.text for line in answer_lines(pair, in_app=True)}["Price"] == price
+    shown = {row[0].text: row[3].text for row in change_tables(pair)[0].rows}
+    for name, sign in zip(("per agent", "whole answer"), signs, strict=True):
+        assert shown[name].startswith(sign) and (sign or shown[name][0] in "+−")
 
 
 @pytest.mark.parametrize(

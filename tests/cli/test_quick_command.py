@@ -11,10 +11,14 @@ from pathlib import Path
 import click
 import pytest
 
+from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.cli import search
 from swarmtui.cli.app import report_and_exit
 from swarmtui.cli.run_options import NoServerFound
 from swarmtui.model.client_protocol import Ended
+from swarmtui.model.journal import ServerEntry
+from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.report.comparison import answer_lines
 from swarmtui.sessions import store
 from swarmtui.tui.app import AppResult
 from tests.cli.programs import Sandbox, TerminalProgram
@@ -152,3 +156,24 @@ def test_after_the_app_the_last_answer_is_printed_below_a_line_for_each_earlier_
     earlier = lines[0]
     assert earlier.startswith("Earlier      ") and earlier.endswith(f" · --parallel 2 · {ids[0]}")
     assert out.count("Compared ") == 1 == out.count("Quality ")
+
+
+def test_after_a_change_the_price_of_it_is_printed_once_and_as_on_the_compare_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = ("20261117-120100-aaaa", "20261117-120200-aaaa")
+    for previous, id, slots in zip(("", *ids), ids, (2, 4), strict=False):
+        fields = {"server_flags": f"--parallel {slots}", "previous": previous, "repeats": bool(previous)}
+        server = DiscoveredServer(
+            url="http://127.0.0.1:8000", engine="llama.cpp", slots=slots, context=16384 // slots,
+            flags={"--parallel": str(slots)},
+        )  # fmt: skip
+        first, *entries = full_session(id, **fields)
+        store.write_summary(write_session(tmp_path / id, [first, ServerEntry(endpoint=0, server=server), *entries]))
+    with pytest.raises(SystemExit):
+        report_and_exit(AppResult(ended=(Ended("done", "", str(tmp_path / ids[1])),)))
+    text = " ".join(capsys.readouterr().out.split())
+    pair = compare_pair(*(store.read_summary(tmp_path, id) for id in ids))
+    price = {line.name: line.text for line in answer_lines(pair, in_app=True)}["Price"]
+    assert price == "each agent has 8,192 → 4,096 tokens of context"
+    assert f"(--parallel 2 → 4) Price {price}" in text and text.count("4,096") == 1

@@ -343,6 +343,35 @@ def test_the_marks_of_a_baseline_are_dim() -> None:
     assert found["good"].count("▸") == found["warn"].count("▼") == 1
 
 
+def test_the_marks_of_two_curves_are_told_apart_without_colour() -> None:
+    """Each has the sign of its curve beside it, which the legend names; that of one curve needs none."""
+    near = OWN._replace(name="before", hue="dim", points=tuple((x, y - 60) for x, y in MARKED))
+    both = text_of(paint_charts([Chart("tps", "", "levels", "C", "tok/s", (near, OWN))], 60, 20))
+    assert "● before  ◆ now" in both[0]
+    assert sorted("".join(both).count(sign) for sign in ("▸●", "▼●", "▸◆", "▼◆")) == [1, 1, 1, 1]
+    alone = "".join(text_of(paint_charts([Chart("tps", "", "levels", "C", "tok/s", (OWN,))], 60, 20)))
+    assert "▸●" not in alone and "▼●" not in alone
+
+
+def test_a_mark_that_a_point_covers_has_no_sign() -> None:
+    over = OWN._replace(marks=((16.0, "best"),))
+    dim = OWN._replace(name="before", hue="dim", marks=((8.0, "best"),))
+    lines = text_of(paint_charts([Chart("tps", "", "levels", "C", "tok/s", (dim, over))], 60, 20))[1:]
+    assert "".join(lines).count("▸") == 1 and "●" not in "".join(lines)
+
+
+@pytest.mark.parametrize("own", [frozenset({8.0}), frozenset[float]()])
+def test_a_point_that_does_not_stand_for_its_level_is_explained_once_where_there_is_room(own: frozenset[float]) -> None:
+    """Also if only the lower chart shows one, or the names of the curves leave no room above."""
+    weak = OWN._replace(marks=(), hollow=frozenset({8.0}))
+    for name in ("", "a name that leaves no room for anything else"):
+        curves = (weak._replace(name=name, hollow=own), weak._replace(name=name, hollow=own, hue="dim"))
+        upper = Chart("tps", "", "levels", "C", "tok/s", curves)
+        lower = Chart("ttft", "", "levels", "C", "first token, ms", (weak,))
+        shown = "\n".join(text_of(paint_charts([upper, lower], 60, 24)))
+        assert shown.count("◇ too few requests") == 1, shown
+
+
 @pytest.mark.parametrize("baseline", [(), ((8.0, "best"),)])
 def test_levels_that_only_a_baseline_has_are_not_labelled(baseline: tuple[tuple[float, Code], ...]) -> None:
     points = ((1.0, 90.0), (16.0, 800.0), (25.0, 820.0), (32.0, 820.0))

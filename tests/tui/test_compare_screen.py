@@ -184,7 +184,9 @@ def test_changes_are_bars_around_zero_with_their_intervals() -> None:
     zero = titles.index("0·")
     for line, sign, word in ((better, "▲ +25 %", "faster"), (worse, "▼ −20 %", "slower")):
         assert sign in line and line.rstrip().endswith(word) and line[zero] == "│"
-    assert worse.index("●") < zero < better.index("●") and "+24 % … +26 %" in better
+    assert worse.index("●") < zero < better.index("●") and "± %" in titles
+    assert sum("± %" in line for line in lines) == 2, "also with the same load on both sides"
+    assert [line.partition(" % ")[2].split()[0] for line in (better, worse)] == ["0.9", "0.5"]
 
 
 def test_a_wide_interval_leaves_the_axis_to_the_changes() -> None:

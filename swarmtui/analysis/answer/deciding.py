@@ -19,6 +19,13 @@ def _is_open(facts: AnswerFacts) -> bool:
     return not (found.decided or found.same or found.no_limit)
 
 
+def _may_be_surer(facts: AnswerFacts) -> bool:
+    """Whether a surer search may decide what quick ones left open; runs in doubt are repeated first."""
+    found = _change(facts)
+    quick = bool(found.longer_command) and found.search_s is not None
+    return quick and _is_open(facts) and not (found.repeat_before or found.repeat_after)
+
+
 def _repeat(found: ServerChange, run: str) -> str:
     """`repeat the later run when the host is quiet (about 60 s)`"""
     quiet = " when the host is quiet" if found.busy else ""
@@ -82,6 +89,8 @@ def _left_out_text(facts: AnswerFacts) -> str:
 DECIDING = (
     AnswerRow("change", "left_out_flag", ("left_out",), _adds_flag, _left_out_text,
         lambda f: f.left_out.flag if f.left_out else ""),
+    AnswerRow("surer", "surer_each", ("left_out", "change"), lambda f: _adds_flag(f) and _may_be_surer(f),
+        lambda _: "a surer search of each decides (some minutes each)", lambda f: _change(f).longer_command),
     AnswerRow("change", "repeat_run", ("change",), lambda f: _change(f).repeat_after,
         lambda f: _repeat(_change(f), "the later run"), lambda f: _change(f).command),
     AnswerRow("change", "repeat_earlier", ("change",), lambda f: _change(f).repeat_before and _restarts(f),

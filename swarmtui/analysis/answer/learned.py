@@ -72,7 +72,8 @@ def decide_first(
     said = rows_said("change", facts)
     if not said:
         return tuple(steps)
-    row = said[0]
-    first = NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts))
+    # A flag does not decide what is open: what does follows it.
+    rows = [said[0], *rows_said("surer", facts)]
+    first = (NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts)) for row in rows)
     others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
-    return (first, *others)
+    return (*first, *others)

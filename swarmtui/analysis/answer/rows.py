@@ -11,7 +11,7 @@ from swarmtui.analysis.limits.slo import WAITS
 from swarmtui.model.answer import SlotsForecast
 from swarmtui.text import count_noun
 
-Question = Literal["headline", "missed", "limit", "next", "learned", "change", "power"]
+Question = Literal["headline", "missed", "limit", "next", "learned", "change", "surer", "power"]
 
 # A server with a slot free for a tenth of the time may still be full on average.
 _TAKEN = 0.9

@@ -162,7 +162,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     if agents and not unchanged:
         change = server_change(older, newer, agents, _answer_times(rows, headline), swapped=newer is a)
     if not refused:
-        steps = decide_first(change, left_out_flag(older, newer), steps)
+        # The other way round, the change that is shown takes the smaller context back.
+        steps = decide_first(change, left_out_flag(older, newer) if newer is b else None, steps)
     return Pair(
         a=a.session.id,
         b=b.session.id,
