@@ -79,6 +79,18 @@ def test_level_that_was_kept_only_just_is_not_the_answer() -> None:
     assert "runs_vary" in [finding.code for finding in answer.findings]
 
 
+def test_no_end_of_a_range_is_past_its_number() -> None:
+    """The time was up after three requests of 10 agents; 11 and 12, which kept it, are close to the limit."""
+    rng = Random(1)
+    speeds = ((8, 0.8), (16, 0.71), (12, 0.76), (21, 0.68), (12, 0.645), (11, 0.75), (11, 0.6))
+    visits = [*(visit(c, speed, rng) for c, speed in speeds), visit(10, 0.725, rng, 3)]
+    answer = capacity(SLO, visits, [], alpha=ALPHA)
+    states = {one.c: (one.state, one.close) for one in search_state(visits, None, ALPHA).levels}
+    assert states[11] == states[12] == ("unsure", True)
+    assert (answer.agents, answer.low) == ((10, 10) if states[10] == ("kept", False) else (8, 8))
+    assert answer.high is not None and answer.high >= 12
+
+
 def test_the_room_of_a_level_is_that_of_all_its_requests() -> None:
     """A user sees their p90 beside it: two visits of 1 s and 1.8 s have one of 1.8 s, and no mean of both."""
     rng = Random(2)

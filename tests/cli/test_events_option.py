@@ -63,8 +63,8 @@ def test_search_tells_its_verdicts(sandbox: Sandbox) -> None:
     events = read_events(ran)
     words = {event["c"]: event["word"] for event in events if event.get("about") == "slo"}
     (answer,) = [event["answer"] for event in events if event["event"] == "answer"]
-    # On a busy machine, what is missed proves nothing.
-    assert words[1] == "kept" and words[2] == ("unsure" if answer["disturbed"] else "missed")
+    # On a busy machine, what is missed proves nothing; it may get busy after that was said.
+    assert words[1] == "kept" and words[2] in ("missed", *(["unsure"] if answer["disturbed"] else []))
     assert answer["agents"] == 1 and answer["slo"] == "ttft_p50=120ms"
     assert "One agent" in ran.err and "Quality" in ran.err
 

@@ -109,7 +109,14 @@ def judge(visits: Sequence[Visit], alpha: float) -> list[JudgedLevel]:
         below = below or kept is False
         judged.append(JudgedLevel(c, of, at <= highest or (not below and passing[at]), kept))
     margins = level_margins(judged)
-    return [one._replace(near=margins is not None and not one.dip and margins.is_near(one.c)) for one in judged]
+    return [one._replace(near=_is_near(one, margins)) for one in judged]
+
+
+def _is_near(level: JudgedLevel, margins: Margins | None) -> bool:
+    """Return whether a level is close to a limit; one that only levels above it show to be kept is as close as they."""
+    if margins is None or level.dip:
+        return False
+    return margins.is_near(level.c, alone=not (level.kept and level.n < FIRST_LOOK))
 
 
 def level_margins(levels: Sequence[JudgedLevel]) -> Margins | None:
@@ -168,10 +175,11 @@ def _counted(good: int, n: int, share: float, alpha: float) -> tuple[float, floa
 def best_level(levels: Sequence[JudgedLevel]) -> JudgedLevel | None:
     """Return the highest level that passes in another minute, too; if there is none, the lowest that passes.
 
-    One that was cut short after a few requests is taken only if there is no other.
+    One that was cut short after a few requests is taken only if levels above it show that it is kept, or if there is no
+    other.
     """
     sure = [one for one in levels if one.sure]
-    looked = [one for one in sure if one.n >= FIRST_LOOK] or sure
+    looked = [one for one in sure if one.n >= FIRST_LOOK or one.kept] or sure
     return looked[-1] if looked else next((one for one in levels if one.passes), None)
 
 

@@ -38,7 +38,7 @@ ANOTHER_MINUTE = 0.1
 class Margins(NamedTuple):
     """How far the visited levels are from the limits, as logarithms of factors that never rise with the agents.
 
-    `own` are those of each level by itself, of the requests of all its visits.
+    `own` are those of each level by itself, of the requests of all its visits: their p90 stands beside it.
     """
 
     line: tuple[tuple[int, float], ...]
@@ -53,9 +53,13 @@ class Margins(NamedTuple):
         """
         return min(t_quantile(1.0 - alpha / 2.0, self.df) * self.spread * sqrt(1.0 + 1.0 / 2.0), _FAR)
 
-    def is_near(self, c: int) -> bool:
-        """Return whether a visited level may keep a limit in one minute and miss it in another."""
-        return any(abs(margin) < self.needed(ANOTHER_MINUTE) for level, margin in self.line if level == c)
+    def is_near(self, c: int, *, alone: bool = True) -> bool:
+        """Return whether a level may keep a limit in one minute and miss it in another.
+
+        It is judged `alone`, if it has enough requests for a margin, or by the levels beside it.
+        """
+        known = not alone or any(level == c for level, _ in self.line)
+        return known and abs(self._at(c)) < self.needed(ANOTHER_MINUTE)
 
     def room(self, c: int) -> float | None:
         """Return by which share of a limit the visits of a level kept it; below 0 if they missed it."""

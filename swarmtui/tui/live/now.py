@@ -47,6 +47,8 @@ _SIGNS = {
 }
 # The cells of a bar beside which the values are shown.
 _LEAST_BAR = 3
+# What stands for a time before the first measurement.
+_NOT_YET = "·"
 
 
 # The figures by their ids in help, during a run and after it.
@@ -306,7 +308,7 @@ class NowPanel(LivePanel, Panel[NowView]):
             # All figures of a row have digits of the same size.
             tall_ones = tall_ones if all(tall_ones) else []
             boxes = [
-                self._box(figure, columns, high, digits, MISSING if view.of_levels else "")
+                self._box(figure, columns, high, digits, MISSING if view.of_levels else _NOT_YET)
                 for figure, digits in zip(beside, tall_ones or [[]] * len(beside), strict=True)
             ]
             lines += [_beside(parts, columns) for parts in zip(*boxes, strict=True)]
@@ -321,7 +323,7 @@ class NowPanel(LivePanel, Panel[NowView]):
         return next((lines for lines in versions if lines and max(map(len, lines)) <= width), [])
 
     def _box(self, figure: Figure, width: int, height: int, digits: list[str], missing: str) -> list[Line]:
-        """`missing` stands for the bar of a level without a value, which would read as zero."""
+        """`missing` stands for the bar of a level or of a time without a value, which would read as zero."""
         style = f"bold {figure.hue}"
         if digits:
             lines: list[Line] = [[(line, style)] for line in digits]
