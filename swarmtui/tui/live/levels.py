@@ -289,8 +289,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before remarks that change nothing.
-        legend = self._legend(view, inside, width)
-        height -= len(legend)
+        kept = MEANINGS if self.is_attached and self.app.size.height >= EXPLAINED else 0
+        height -= kept
         room = height - 2 - len(view.alarms)
         matters = bool(view.remarks) and view.grouped.code == "note"
         room = max(1, min(len(view.pinned), height - 2), room - (matters and total > room > _FEW_ROWS))
@@ -309,17 +309,10 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         lines += remark_lines(view, width, height - len(lines), self.keys_alone) if len(lines) < height else []
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
+        free = height + kept - len(lines)
+        legend = _legend(view.table._replace(rows=()), inside, width, free) if free >= MEANINGS else []
         # It stands at the lower edge, whatever is above it.
-        return [*lines, *([[]] * (height - len(lines)) if legend else []), *legend]
-
-    def _legend(self, view: LevelsView, inside: int, width: int) -> list[Line]:
-        """Explain the first columns where the terminal is high enough, whatever levels there are."""
-        if not self.is_attached or self.app.size.height < EXPLAINED:
-            return []
-        sentences = _meanings(view.table._replace(rows=()), inside)
-        versions = (". ".join(sentences[:end]) for end in range(len(sentences), 0, -1))
-        legends = (block_lines([Sentence(text, "detail")], width) for text in versions)
-        return next((lines for lines in legends if len(lines) <= MEANINGS), [])
+        return [*lines, *([[]] * (free - len(legend)) if legend else []), *legend]
 
     def _visible_rows(self, total: int, room: int, view: LevelsView) -> range:
         """The rows that fit: those that were chosen, else those around the pinned ones."""
@@ -340,3 +333,11 @@ def _meanings(table: Table, width: int) -> list[str]:
     return column_meanings(
         table, {column.id: title for column, title in zip(layout.columns, layout.titles, strict=True)}
     )
+
+
+def _legend(table: Table, inside: int, width: int, most: int) -> list[Line]:
+    """Explain as many columns as so many lines have room for."""
+    sentences = _meanings(table, inside)
+    versions = (". ".join(sentences[:end]) for end in range(len(sentences), 0, -1))
+    legends = (block_lines([Sentence(text, "detail")], width) for text in versions)
+    return next((lines for lines in legends if len(lines) <= most), [])
