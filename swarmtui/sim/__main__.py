@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BadInput as problem:
         echo(f"swarmtui: {problem}", err=True)
         return 2
+    except BrokenPipeError:
+        return 0  # whoever waits for the address has ended
     return 0
 
 

@@ -43,6 +43,8 @@ WIDTHS = {
 }  # fmt: skip
 # With no more lines than these, all are for levels, and none is for the number of remarks.
 _FEW_ROWS = 3
+# Fewer lines left explain too little.
+_LEAST_MEANINGS = 2
 
 
 class LevelsView(NamedTuple):
@@ -310,7 +312,8 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
         if tasks and len(lines) + 2 < height:
             lines += [[], *tasks]
         free = height + kept - len(lines)
-        legend = _legend(view.table._replace(rows=()), inside, width, free) if free >= MEANINGS else []
+        most = kept or (free if free >= _LEAST_MEANINGS else 0)
+        legend = _legend(view.table._replace(rows=()), inside, width, most) if most else []
         # It stands at the lower edge, whatever is above it.
         return [*lines, *([[]] * (free - len(legend)) if legend else []), *legend]
 
