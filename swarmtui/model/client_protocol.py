@@ -75,13 +75,15 @@ class FindCapacity(ProtocolMessage, frozen=True):
     """Find the most agents that keep an SLO, written as on the command line.
 
     `alpha` is the error of the bounds that decide a level: 1 % needs 44 requests without a miss for a share of 90 %,
-    20 % needs 16. With a budget, the search decides first, and confirms only what it has time for.
+    20 % needs 16. With a budget, the search decides first, and confirms only what it has time for. `near` are the
+    levels at the border of the search that it is compared with: it visits them in place of those beside them.
     """
 
     slo: str
     max_c: int = 1024
     alpha: float = 0.01
     budget_s: float | None = None
+    near: tuple[int, ...] = ()
 
 
 class Describe(ProtocolMessage, frozen=True):

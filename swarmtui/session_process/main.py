@@ -205,12 +205,21 @@ class SessionProcess:
         if self._hosts is not None:
             for link in self._hosts.links:
                 self._clock_measured(link, link.clock.newest)
-        return await self._run_plan(session, generator, journal, events)
+        border = await asyncio.to_thread(preflight.compared_border, request)
+        return await self._run_plan(session, generator, journal, events, border)
 
     async def _run_plan(
-        self, session: Session, generator: TaskGenerator, journal: JournalQueue, events: ServerEvents
+        self,
+        session: Session,
+        generator: TaskGenerator,
+        journal: JournalQueue,
+        events: ServerEvents,
+        border: tuple[int, ...],
     ) -> tuple[Ending, str]:
-        """Apply the load until the plan is done, the user stops it, or a process fails."""
+        """Apply the load until the plan is done, the user stops it, or a process fails.
+
+        `border` has the levels at the border of the search that this one is compared with.
+        """
         request, endpoints = self._request, self._endpoints
         self._stages = stages = Stages(
             request.plan,
@@ -220,6 +229,7 @@ class SessionProcess:
             journal,
             keep_text=request.keep_text,
             previews=request.previews,
+            border=border,
         )
         outage = Outage(
             self._state,

@@ -49,6 +49,7 @@ class Stages:
         *,
         keep_text: bool = False,
         previews: bool = True,
+        border: tuple[int, ...] = (),
     ) -> None:
         self.plan, self._workers, self.state, self.journal = plan, workers, state, journal
         self.factory = TaskFactory(generator)
@@ -59,7 +60,7 @@ class Stages:
         self.last_number = 0
         self.records = LevelRecords(plan, journal)
         self._levels = LiveLevels(self.records, state, journal)
-        self.steering = Steering(plan)
+        self.steering = Steering(plan, border)
         self._times = RequestTimes()
         # When a search is expected to end, or with a budget ends at the latest, by `clock`; None if that is not known.
         self.expected_end: float | None = None

@@ -23,7 +23,8 @@ Goal = client_protocol.SetConcurrency | client_protocol.Sweep | client_protocol.
 SteeringState = Literal["run", "next", "new_goal", "pause", "stop"]
 
 
-def goal_of(plan: Plan) -> Goal:
+def goal_of(plan: Plan, border: tuple[int, ...] = ()) -> Goal:
+    """`border` has the levels of the search that a search for the capacity is compared with."""
     match plan.goal:
         case "sweep":
             return client_protocol.Sweep(plan.load.levels, plan.load.runs)
@@ -32,7 +33,7 @@ def goal_of(plan: Plan) -> Goal:
         case "cliff":
             return client_protocol.FindCliff(plan.max_c)
         case "capacity":
-            return client_protocol.FindCapacity(plan.slo, plan.max_c, plan.alpha, plan.budget_s)
+            return client_protocol.FindCapacity(plan.slo, plan.max_c, plan.alpha, plan.budget_s, border)
 
 
 class Steering:
@@ -41,9 +42,9 @@ class Steering:
     `grace_s` is how long a stop waits for requests in flight; `stop_now` is set by a second stop, or one without grace.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, border: tuple[int, ...] = ()) -> None:
         self._state: SteeringState = "run"
-        self.goal = goal_of(plan)
+        self.goal = goal_of(plan, border)
         self.grace_s = 0.0
         self.stop_now = asyncio.Event()
         # Set whenever the running stage has to look at what happened: a command, a report of a worker.

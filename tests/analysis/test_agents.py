@@ -105,6 +105,28 @@ def test_quick_search_climbs_faster_up_to_the_slots(slots: int | None, climbed: 
     assert [one.c for one in visits] == climbed
 
 
+@pytest.mark.parametrize(
+    ("near", "asked"),
+    [
+        ((), [1, 2, 4, 8, 16, 10]),
+        ((9, 12), [1, 2, 4, 9, 18, 12]),
+        # Far from all that the search visits, or visited already.
+        ((6, 30), [1, 2, 4, 8, 16, 10]),
+        ((4, 8, 16), [1, 2, 4, 8, 16, 10]),
+        # Not at once, and only below what is missed.
+        ((13, 18, 19), [1, 2, 4, 8, 18, 10, 13]),
+    ],
+)
+def test_search_visits_levels_of_the_search_before_if_they_are_near(near: tuple[int, ...], asked: list[int]) -> None:
+    """What changed is then seen at the same load."""
+    visits: list[Visit] = []
+    while len(visits) < len(asked):
+        following = next_visit(visits, QUICK, 64, 0.2, quick=True, near=near)
+        assert following is not None and following.step in ("climb", "bisect")
+        visits.append(quick_visit(following.c, 0, 8) if following.c > 15 else quick_visit(following.c, 19))
+    assert [one.c for one in visits] == asked
+
+
 def test_interval_contains_the_truth_if_visits_differ() -> None:
     answers = [search(23, 3.0, seed, differ=0.4)[1] for seed in range(10)]
     assert sum(covers(one, 23) for one in answers) >= 8

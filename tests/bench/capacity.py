@@ -366,11 +366,15 @@ class Queueing(NamedTuple):
         values = islice(self.first_tokens(c, speed, rng), DIRECT)
         return sum(value <= 2.0 for value in values) >= 0.9 * DIRECT
 
-    def search(self, minute: float, differ: float, rng: Random) -> tuple[Capacity, float]:
-        """Return the answer of the program's own quick search in virtual time, and its seconds."""
+    def search(self, minute: float, differ: float, rng: Random, near: Sequence[int] = ()) -> tuple[Capacity, float]:
+        """Return the answer of the program's own quick search in virtual time, and its seconds.
+
+        `near` are the levels at the border of the search that it is compared with.
+        """
         now = [0.0]
         budget, visits = Budget(QUICK_BUDGET_S, lambda: now[0]), list[Visit]()
-        while (following := next_visit(visits, VARIES, 1024, QUICK_ALPHA, quick=True, slots=self.slots)) is not None:
+        choose = partial(next_visit, visits, VARIES, 1024, QUICK_ALPHA, quick=True, slots=self.slots, near=near)
+        while (following := choose()) is not None:
             if not budget.allows(following):
                 break
             c, started, speed = following.c, now[0], minute * math.exp(rng.gauss(0.0, differ))
@@ -385,6 +389,17 @@ class Queueing(NamedTuple):
             budget.add(run.visit, now[0] - started)
             visits.append(run.visit)
         return capacity(VARIES, visits, [], alpha=QUICK_ALPHA), now[0]
+
+    def is_right(self, differ: float, minutes: float, seed: int) -> bool:
+        """Whether direct runs confirm a search that goes to the border of one of another server."""
+        rng = Random(seed)
+        other = self._replace(truth=max(self.slots + 1, round(self.truth * rng.uniform(0.6, 1.6))))
+        first, _ = other.search(1.0, differ, rng)
+        near = [c for c in (first.agents, first.next_c) if c]
+        answer, _ = self.search(math.exp(rng.gauss(0.0, minutes)), differ, rng, near)
+        later = math.exp(rng.gauss(0.0, minutes)) * math.exp(rng.gauss(0.0, differ))
+        above = answer.high is None or not self.keeps(answer.high + 1, later, rng)
+        return above and self.keeps(max(answer.agents, 1), later, rng)
 
 
 def _waited(first_s: float, c: int) -> Record:
@@ -401,10 +416,11 @@ DIRECT = 80
 
 
 def print_varies(seeds: int) -> None:
-    print("truth  slots  visits differ  minutes  kept  above missed  both  agents / truth  range  seconds")
+    print("truth  slots  visits differ  minutes  kept  above missed  both  again  agents / truth  range  seconds")
     for server in QUEUEING:
         for differ, minutes in ((0.0, 0.0), (0.03, 0.0), (0.06, 0.05), (0.1, 0.05)):
             rng, kept, missed, share, width, times = Random(server.truth), [], [], [], [], []
+            again = [server.is_right(differ, minutes, seed) for seed in range(seeds)]
             for _ in range(seeds):
                 answer, seconds = server.search(math.exp(rng.gauss(0.0, minutes)), differ, rng)
                 later = math.exp(rng.gauss(0.0, minutes)) * math.exp(rng.gauss(0.0, differ))
@@ -416,7 +432,8 @@ def print_varies(seeds: int) -> None:
             both = _mean([a and b for a, b in zip(kept, missed, strict=True)])
             print(
                 f"{server.truth:5} {server.slots:6} {differ:14} {minutes:8} {_mean(kept):5.0%} {_mean(missed):13.0%} "
-                f"{both:5.0%} {_mean(share):15.2f} {sorted(width)[seeds // 2]:6.2f} {_mean(times):8.0f}",
+                f"{both:5.0%} {_mean(again):6.0%} {_mean(share):15.2f} {sorted(width)[seeds // 2]:6.2f} "
+                f"{_mean(times):8.0f}",
                 flush=True,
             )
 

@@ -37,6 +37,8 @@ _PRECISION, _QUICK_PRECISION = 0.05, 0.1
 _MAX_SIZE = 2
 # If the border stays undecided, levels this factor apart are visited until one is clearly kept or missed.
 _STEP_BESIDE = 1.25
+# A level of the search before is visited in place of one that differs by at most this factor.
+_BESIDE = 1.25
 # A level that is not the last has this part of the requests that decide: what is close to the border is visited again.
 _SOME = 2
 # The second level. From there C doubles.
@@ -152,12 +154,35 @@ CONFIRMING: tuple[SearchStep, ...] = ("check", "beside", "repeat")
 
 
 def next_visit(
-    visits: Sequence[Visit], slo: Slo, highest: int, alpha: float, *, quick: bool = False, slots: int | None = None
+    visits: Sequence[Visit],
+    slo: Slo,
+    highest: int,
+    alpha: float,
+    *,
+    quick: bool = False,
+    slots: int | None = None,
+    near: Sequence[int] = (),
 ) -> NextVisit | None:
     """Return the next visit, to a new level or again; None at the end of the search.
 
-    `slots` are those that the server reports: up to them no request waits, so that a quick search climbs faster.
+    `slots` are those that the server reports: up to them no request waits, so that a quick search climbs faster. A new
+    level is the one of `near` beside it, if there is one: both searches then have it.
     """
+    found = _next_visit(visits, slo, highest, alpha, quick=quick, slots=slots)
+    if found is None or found.step not in ("climb", "bisect"):
+        return found
+    visited = {visit.c for visit in visits}
+    below = max((c for c in visited if c < found.c), default=0)
+    above = min((c for c in visited if c > found.c), default=highest + 1)
+    beside = [c for c in near if below < c < above and max(c, found.c) <= _BESIDE * min(c, found.c)]
+    if found.c in visited or not beside:
+        return found
+    return found._replace(c=min(beside, key=lambda c: abs(c - found.c)))
+
+
+def _next_visit(
+    visits: Sequence[Visit], slo: Slo, highest: int, alpha: float, *, quick: bool, slots: int | None
+) -> NextVisit | None:
     if len(visits) >= MAX_VISITS:
         return None
     levels = judge(visits, alpha)

@@ -60,7 +60,7 @@ async def search(stages: Stages, goal: FindCapacity) -> Capacity | None:
     def choose() -> NextVisit | None:
         nonlocal found
         slots = state.slots.total if state.slots else None
-        following = next_visit(visits, slo, goal.max_c, alpha, quick=quick, slots=slots)
+        following = next_visit(visits, slo, goal.max_c, alpha, quick=quick, slots=slots, near=goal.near)
         end = search_end(visits, alpha) if following is None else None
         if following is not None and not budget.allows(following):
             following, end = None, "no_time"
