@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from swarmtui.analysis.capacity.words import agents_number
@@ -40,7 +42,8 @@ def answer_number(found: Answer) -> str:
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     """Return the lines of an answer, each with its name; those that nothing was measured for are left out.
 
-    One agent, the capacity or the best level, the figures at it, why no more, what to try next, and the quality.
+    One agent, the capacity or the best level, how sure that is, the figures at it, why no more, what to try next, and
+    the quality.
     """
     found = summary.answer
     if found is None:
@@ -50,9 +53,10 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
         ("Doubt", doubt_text(found)),
+        ("How sure", found.border),
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
-        ("Try next", "; then ".join(map(step_text, leading_steps(found.next)))),
+        ("Try next", steps_text(leading_steps(found.next))),
         ("Quality", _quality_row(summary, found) if summary.levels else ""),
     ]
     return tuple((name, text) for name, text in rows if text)
@@ -103,7 +107,7 @@ def quick_blocks(
     rows["Quality"] = " · ".join(filter(None, (quality, saved)))
     lines = [*rows.items()]
     if compared:
-        after = max(number for number, name in enumerate(rows) if name in ("Capacity", "Result", "Doubt"))
+        after = max(number for number, name in enumerate(rows) if name in ("Capacity", "Result", "Doubt", "How sure"))
         lines[after + 1 : after + 1] = [("Compared", compared), *([("Price", price)] if price else [])]
     return [Facts(tuple(lines), answer=True, head=" · ".join(filter(None, head)))]
 
@@ -179,10 +183,8 @@ def needs_restart(step: NextStep) -> bool:
 
 def app_step(step: NextStep) -> NextStep:
     """Return a step as the app shows it: a key instead of the command that measures again, or after a restart."""
-    if step.code == "surer_each":
+    if step.code in ("surer_each", "meanwhile"):
         return msgspec.structs.replace(step, sentence=f"press N: {step.sentence}", command="")
-    if step.code == "meanwhile":
-        return msgspec.structs.replace(step, sentence=f"{step.sentence}: press N", command="")
     key = _KEYS.get(step.code)
     if step.code == "repeat_earlier":
         return msgspec.structs.replace(step, sentence=f"{step.sentence}{restart_clause('R')}")
@@ -191,6 +193,14 @@ def app_step(step: NextStep) -> NextStep:
 
 def restart_clause(key: str) -> str:
     return f"; restart with it, then press {key}"
+
+
+def steps_text(steps: Sequence[NextStep], again_key: str = "", *, commands: bool = True) -> str:
+    """Join steps in their order; `again_key` measures a server again that was restarted for the first of them."""
+    texts = [step_text(step) if commands else step.sentence for step in steps]
+    if again_key and steps and needs_restart(steps[0]):
+        texts[0] += restart_clause(again_key) if len(texts) == 1 else "; restart with it"
+    return "; then ".join(texts)
 
 
 def step_text(step: NextStep) -> str:

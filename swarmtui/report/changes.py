@@ -67,9 +67,9 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     top = min(_MOST_END, value_axis([max(_LEAST_END, *(abs(figure.better) for figure in figures))], 2).high)
     signs = {figure.change.code for figure in figures}
     said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
-    unproved = ["no sign: not proved"] if said and None in signs else []
-    inexact = ["no ±: too few visits of this level"] if pair.searched else []
-    legend = "; ".join([*said, *unproved, *inexact, f"the bars end at {short_percent(top)}"])
+    # Of other sessions than searches, only the output is tested.
+    unproved = [f"no sign: not {'proved' if pair.searched else 'tested'}"] if said and None in signs else []
+    legend = "; ".join([*said, *unproved])
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
@@ -83,7 +83,8 @@ def _better_or_worse(pair: Pair) -> list[Table]:
     }
     columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
-    table = tabulate(f"Change{at}", figures, columns, f"{legend}.", drop=("half_width", "before", "now"))
+    note = f"{legend}." if legend else ""
+    table = tabulate(f"Change{at}", figures, columns, note, drop=("half_width", "before", "now"))
     return [table.without_missing()]
 
 

@@ -14,7 +14,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import LevelKey, load_title, offered_load
 from swarmtui.numbers import percent, rate, seconds, seconds_change, signed_percent, significant
-from swarmtui.report.answer import NOT_SURE, app_step, leading_steps, step_text
+from swarmtui.report.answer import NOT_SURE, app_step, leading_steps, steps_text
 from swarmtui.report.changes import change_tables
 from swarmtui.report.lists import leaderboard_blocks
 from swarmtui.report.table import Block, Cell, Code, Facts, Fields, Sentence, Table, Value, keyed, tabulate
@@ -207,7 +207,7 @@ def _try_next(pair: Pair, in_app: bool) -> str:
     if not adds_flag and (again := _more_runs_step(pair, in_app)):
         return again
     steps = leading_steps(pair.next)
-    return "; then ".join(step_text(app_step(step) if in_app else step) for step in steps)
+    return steps_text([app_step(step) for step in steps] if in_app else steps)
 
 
 def _more_runs_step(pair: Pair, in_app: bool) -> str:

@@ -331,8 +331,8 @@ def result_tables(summary: Summary) -> list[Table]:
 
 def finding_sentences(summary: Summary) -> list[Sentence]:
     """Return what the answer leaves out: the sweet spot and the cliff, the cost, and the publication checklist."""
-    sentences = [summary.answer.border] if summary.answer and summary.answer.border else []
-    sentences += capacity_sentences(summary.capacity, beside_border=bool(sentences)) if summary.capacity else []
+    border = summary.answer.border if summary.answer else ""
+    sentences = capacity_sentences(summary.capacity, beside_border=bool(border)) if summary.capacity else []
     sentences += _scaling_sentences(summary)
     slots = summary.scaling.reported_slots if summary.scaling else None
     cost = cost_per_million(best_level(summary.levels, slots), summary.session.plan.price_per_hour)

@@ -209,8 +209,8 @@ def test_a_server_that_went_away_does_not_end_the_range() -> None:
     said = answer(made, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {})
     assert (said.agents, said.high, said.missed_c) == (1, None, None)
     assert said.headline.sentence.startswith("at least 1 agent with ") and "missed" not in said.headline.sentence
-    why = "4 had too few requests to tell; not known: the server went away or restarted with 8 agents"
-    assert said.limit.sentence == why
+    assert said.limit.sentence == "not known: the server went away or restarted with 8 agents"
+    assert said.border == "1 kept (seen once only), 4 had too few requests to tell, 2 and 3 not tried"
     plain = answer(msgspec.structs.replace(made, search=None, capacity=None), None, "", {})
     assert "16 of 16 requests failed" in plain.limit.sentence
 
@@ -235,8 +235,8 @@ def test_exports_of_a_search_carry_the_number_of_agents() -> None:
 @pytest.mark.parametrize(
     ("close", "said"),
     [
-        ((24, 26), "20 kept (confirmed), 24 and 26 close to the limit, 32 missed"),
-        ((24, 26, 30), "20 kept (confirmed), 24, 26 and 30 close to the limit, 32 missed"),
+        ((24,), "20 kept (confirmed), 32 missed; 24 is too close to the limit to count"),
+        ((24, 26, 30), "20 kept (confirmed), 32 missed; 24, 26 and 30 are too close to the limit to count"),
     ],
 )
 def test_many_levels_that_are_close_to_a_limit_are_named_together(close: tuple[int, ...], said: str) -> None:
@@ -282,7 +282,7 @@ def test_the_level_that_ends_the_range_is_named_beside_one_that_does_not(past: S
     assert ("at 24 agents (kept once, missed once) " in reply.limit.sentence) == past.differs
 
 
-def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_reason() -> None:
+def test_levels_between_the_answer_and_the_first_missed_one_are_named() -> None:
     """12 agents kept it in 34 of 34 requests: without a word, the answer of 11 looks wrong."""
     near = SearchedLevel(c=12, visits=1, n=34, good=34, state="unsure", room=0.05, close=True)
     late = msgspec.structs.replace(near, c=13, good=10, room=-0.05)
@@ -295,12 +295,12 @@ def test_levels_between_the_answer_and_the_first_missed_one_are_named_with_the_r
         summary(levels), search=search, capacity=found, goodput=goodput(levels, records, slo)
     )
     said = answer(asked, slo, "ttft_p90=2s", {})
-    why = "12 kept it by 5 %, too close to the limit to count; 13 missed it by 5 %"
-    assert said.limit.sentence.startswith(f"{why}; at 16 agents the first token took ")
+    why = "11 kept (confirmed), 16 missed; 12 and 13 are too close to the limit to count"
+    assert said.border == why and said.limit.sentence.startswith("at 16 agents the first token took ")
     assert level_marks(levels, answer=said).past == 16, "12 is within the range"
     vary = Finding(code="runs_vary", text="runs here may differ by up to 19 %")
     varied = msgspec.structs.replace(asked, capacity=msgspec.structs.replace(found, findings=(vary,)))
-    assert answer(varied, slo, "ttft_p90=2s", {}).limit.sentence.startswith(f"{why}, as runs here may differ by up to ")
+    assert answer(varied, slo, "ttft_p90=2s", {}).border == f"{why}, as {vary.text}"
 
 
 @pytest.mark.parametrize("missed", [True, False])
@@ -316,6 +316,6 @@ def test_a_level_above_the_answer_that_had_few_requests_is_named(missed: bool) -
     records: dict[LevelKey, list[Record]] = {(16, None): [request(0, [2400])] * 40}
     judged = goodput(levels, records, parse_slo("ttft_p90=2s")) if missed else ()
     asked = msgspec.structs.replace(summary(levels), search=search, capacity=found, goodput=judged)
-    said = answer(asked, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {}).limit.sentence
-    then = "at 16 agents the first token took" if missed else "not reached: no level had more than 8 agents"
-    assert said.startswith(f"8 had too few requests to tell; {then}")
+    said = answer(asked, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {})
+    past, gaps = (", 16 missed", "5 to 7 and 9 to 15") if missed else ("", "5 to 7")
+    assert said.border == f"4 kept (confirmed), 8 had too few requests to tell{past}, {gaps} not tried"

@@ -9,7 +9,7 @@ import pytest
 
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
 from swarmtui.model.findings import SearchedLevel, SearchState
-from swarmtui.report.answer import leading_steps, step_text
+from swarmtui.report.answer import app_step, leading_steps, step_text, steps_text
 from tests.analysis.level_builders import level
 from tests.tui.frame_builders import ended_app, frame
 from tests.tui.screen_text import screen_text
@@ -47,6 +47,7 @@ async def test_why_not_one_more_and_what_to_expect_need_no_key(size: tuple[int, 
         await pilot.pause()
         screen = screen_text(app)
         said = " ".join(re.sub("[┃│]", " ", screen).split())
+        assert f"How sure {answer.border}" in said, screen
         for part in (f"Why no more {WHY}", SLOTS, f"Try next {SETTING}: {EXPECTED} {IF}"):
             assert part in said, screen
         assert "✓? 17 of 17" in said, "the sign that the sentence explains"
@@ -63,3 +64,12 @@ def test_a_setting_that_is_tried_after_a_surer_measurement_has_no_forecast_befor
     assert leading_steps((slots,)) == (slots,)
     other = NextStep(code="narrow_kv", sentence="--kv-cache-dtype fp8: +31 % agents", command="--kv-cache-dtype fp8")
     assert leading_steps((again, other))[1].sentence == "--kv-cache-dtype fp8"
+
+
+def test_steps_are_said_in_the_order_in_which_they_are_done() -> None:
+    flag = NextStep(code="left_out_flag", sentence="add --ctx-size 32768", command="--ctx-size 32768")
+    surer = NextStep(code="surer_each", sentence="a surer search of each decides", command="swarmtui capacity")
+    said = "add --ctx-size 32768; restart with it; then press N: a surer search of each decides"
+    assert steps_text([app_step(step) for step in (flag, surer)], "R") == said
+    assert steps_text([flag], "R") == "add --ctx-size 32768; restart with it, then press R"
+    assert steps_text([flag]) == "add --ctx-size 32768", "a simulator is not restarted"

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.experiments.groups import ListRow, SessionGroup
-from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.client_protocol import Ended, Frame, ProvisionalLevel, Status, StreamRate
 from swarmtui.model.findings import Finding, SearchedLevel, SearchState
 from swarmtui.model.load import Closed
@@ -572,22 +571,6 @@ def test_levels_of_a_search_have_the_room_to_the_limit_instead_of_a_p90_that_few
     for other in (None, msgspec.structs.replace(search, goal="cliff")):
         ids = [column.id for column in levels_view([level(1)], search=other).table.columns]
         assert "ttft_p90" in ids and "room" not in ids
-
-
-def test_a_result_says_what_the_levels_at_the_border_did() -> None:
-    found = tuple(
-        SearchedLevel(c=c, visits=1 + (c == 1), n=16, good=16 * (c == 1), state="kept" if c == 1 else "missed")
-        for c in (1, 2, 4)
-    )
-    search = SearchState(goal="capacity", low=1, high=2, levels=found)
-    levels = [level(1), level(2), level(4)]
-    nothing = AnswerSentence(code="", sentence="")
-    said = ["1 kept (confirmed), 2 missed"]
-    ended = levels_view(
-        levels, search=search, answer=Answer(headline=nothing, limit=nothing, agents=1, missed_c=2, border=said[0])
-    )
-    assert [one.text for one in ended.remarks] == [one.text for one in ended.by_kind] == said
-    assert levels_view(levels, search=search).remarks == (), "the header says it during the search"
 
 
 @pytest.mark.parametrize("next_c", [None, 16])

@@ -23,7 +23,6 @@ from swarmtui.model.findings import Capacity, SearchedLevel, SearchState
 from swarmtui.model.session import Summary
 from swarmtui.model.speed_of_light import SpeedOfLight
 from swarmtui.model.telemetry import QualityLine, ServerState
-from swarmtui.numbers import percent
 
 
 def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[int, ServerState]) -> Answer:
@@ -73,76 +72,46 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     row = rows_said("limit", facts)[0]
     missed = rows_said("missed", facts)
     if not missed:
-        between = _between(facts, search) if facts.agents else ""
-        return AnswerSentence(code=row.code, sentence=f"{between}{row.text(facts)}")
+        return AnswerSentence(code=row.code, sentence=row.text(facts))
     if facts.disturbed is not None and facts.agents is not None and row.code != "errors":
         seen = f"at {agents(facts.c or 0)} {missed[0].text(facts)}"
         said = f"not known: {seen}" if row.code in _DISTURBANCES else f"likely: {seen}, and {row.text(facts)}"
-        said = f"{_between(facts, search)}{said}"
         return AnswerSentence(code="not_known", sentence=said)
     possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     level = search.level(facts.c) if search is not None else None
     possible = possible and (level is None or level.state != "missed")
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
-    said = f"{_between(facts, search)}{at} {missed[0].text(facts)}: {row.text(facts)}"
-    return AnswerSentence(code=row.code, sentence=said)
-
-
-def _between(facts: AnswerFacts, search: SearchState | None) -> str:
-    """Say why the answer is no level above it that does not surely miss, in front of the one that does.
-
-    `12 kept it by 5 %, too close to the limit to count; 13 missed it by 9 %; `
-    """
-    agents, c = facts.agents or 0, facts.c or facts.gone_c or inf
-    levels = search.levels if search is not None and search.goal == "capacity" else ()
-    between = [level for level in levels if agents < level.c < c and level.state == "unsure"]
-    near = [level for level in between if level.close and not level.differs]
-    kept, missed = ([one for one in near if ((one.room or 0.0) >= 0.0) is is_kept] for is_kept in (True, False))
-    few = [level for level in between if not level.close and not level.differs and (level.room or 0.0) >= 0.0]
-    words = [f"{_listed(kept)} kept it by {_room_text(kept)}, too close to the limit to count"] if kept else []
-    words += [f"{_listed(missed)} missed it by {_room_text(missed)}"] if missed else []
-    if near and facts.varies:
-        words = [f"{'; '.join(words)}, {'as' if kept else 'and'} {facts.varies}"]
-    words += [f"{_listed(few)} had too few requests to tell"] if few else []
-    words += [f"{level.c} {doubt_words(level)}" for level in between if level.differs]
-    return "".join(f"{said}; " for said in words)
-
-
-def _room_text(levels: Sequence[SearchedLevel]) -> str:
-    """`9 %`, `up to 12 %`: how far these levels are from the limit."""
-    rooms = [abs(level.room) for level in levels if level.room is not None]
-    if len(rooms) < len(levels):
-        return "little"
-    if max(rooms) < 0.01:
-        return "less than 1 %"
-    return f"{'up to ' if len(rooms) > 1 else ''}{percent(max(rooms))}"
+    return AnswerSentence(code=row.code, sentence=f"{at} {missed[0].text(facts)}: {row.text(facts)}")
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
-    """`18 kept (seen once only), 20 missed, 19 not tried`; empty where the levels prove nothing, or none is kept.
+    """Say which levels the number rests on; empty where they prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 28 and 30 close to the limit, 32 missed`: the range allows for
-    another minute, and the reason follows.
+    the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count, as …`: the
+    range allows for another minute.
     """
     if not facts.agents or facts.disturbed is not None:
         return ""
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
-    above = [level for level in searched.levels if level.c > facts.agents and level.state != "dip"]
+    above = [level for level in searched.levels if facts.agents < level.c < (facts.gone_c or inf)]
+    above = [level for level in above if level.state != "dip"]
     missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
     close = [level for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
     past = [
         (level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[: missed + 1] if level not in close
     ]
-    if close:
-        past = sorted([*past, (close[0].c, f"{_listed(close)} close to the limit")])
-    if not past and facts.c is not None:
+    if not past and not close and facts.c is not None:
         past = [(facts.c, f"{facts.c} missed")]
     parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(words for _, words in past)]
     levels = [] if close else [facts.agents, *(c for c, _ in past)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
+    if close:
+        as_ = f", as {facts.varies}" if facts.varies else ""
+        are = "is" if len(close) == 1 else "are"
+        return f"{verdicts}; {_listed(close)} {are} too close to the limit to count{as_}"
     return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
 
 
@@ -159,6 +128,8 @@ def _past_words(level: SearchedLevel, first: int | None) -> str:
         return f"{doubt}{_visit_words(level)}"
     if not doubt:
         return level.state
+    if not (level.close or level.differs) and (level.room or 0.0) >= 0.0 and level.c != first:
+        return "had too few requests to tell"
     return f"missed ({doubt})" if level.c == first and not level.close else doubt
 
 

@@ -102,7 +102,7 @@ DECIDING = (
         lambda f: _change(f).before),
     AnswerRow("change", "meanwhile", ("change",), lambda f: _is_open(f) and _change(f).answers_s is not None
         and bool(_change(f).longer_command),
-        lambda f: f"use {_better_side(f)}; a surer search of each decides (some minutes each)",
+        lambda f: f"a surer search of each decides (some minutes each); until then use {_better_side(f)}",
         lambda f: _change(f).longer_command),
     AnswerRow("change", "faster_before", ("change",), lambda f: _no_difference(f) and _is_faster_before(f),
         lambda f: f"go back to {_better_side(f)}: no difference in agents shows", lambda f: _change(f).before),

@@ -227,9 +227,11 @@ def _notes(a: Summary, b: Summary) -> Findings:
 
 
 def _answer_times(rows: Sequence[ComparisonRow], headline: Level | None) -> tuple[float, float] | None:
-    """Return the seconds of whole answers with the same load; null if they take about as long."""
+    """Return the seconds of whole answers with the same load; null if they take about as long, or may do so."""
     whole = next((row for row in rows if headline and row.key == headline.key and row.figure == "e2e_s"), None)
     if whole is None or not whole.before or not whole.after:
+        return None
+    if not whole.likely and whole.word in (None, "not sure yet"):
         return None
     times = whole.before, whole.after
     return times if max(times) / min(times) - 1.0 >= _SAME_TIME else None

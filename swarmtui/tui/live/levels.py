@@ -149,7 +149,6 @@ def levels_view(
     code: Code = "note" if doubted or any(level.errors for level in levels) else "detail"
     single = [Sentence(f"{name}: {flag}", code) for name, flag in flags if flag.code not in (*ALARMS, AT_LIMIT)]
     single += [Sentence(text, code) for text in at_limit(levels)]
-    border = [Sentence(answer.border, "note")] if answer is not None and answer.border else []
     return LevelsView(
         table._replace(note=""),
         range(marked[0], marked[-1] + 1) if marked else range(newest, newest + 2),
@@ -159,8 +158,8 @@ def levels_view(
         signs or ("",),
         unsure,
         tuple(Sentence(f"✖ {flag.text}", "alarm") for _, flag in flags if flag.code in ALARMS),
-        (*border, *refused, *single),
-        (*border, *refused, *(Sentence(text, code) for text in remarks(levels, alarms=False))),
+        (*refused, *single),
+        (*refused, *(Sentence(text, code) for text in remarks(levels, alarms=False))),
         Sentence(
             " · ".join((*(sentence.text for sentence in refused), *grouped_remarks(levels))),
             "note" if refused else code,

@@ -22,10 +22,8 @@ from swarmtui.report.answer import (
     app_step,
     doubt_text,
     leading_steps,
-    needs_restart,
     point_text,
-    restart_clause,
-    step_text,
+    steps_text,
 )
 from swarmtui.report.remarks import odd_answers
 from swarmtui.report.table import Sentence, Table
@@ -125,14 +123,13 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Se
     known = at is not None or answer.agents is not None
     command = next((step.command for step in steps if step.command and step.command not in step.sentence), "")
     # The command has a place of its own.
-    try_next = "; then ".join(step_text(msgspec.structs.replace(step, command="")) for step in steps)
-    if again_key and steps and needs_restart(steps[0]):
-        try_next += restart_clause(again_key)
+    try_next = steps_text(steps, again_key, commands=False)
     shorter = msgspec.structs.replace(answer, doubts=", ".join(doubts))
     point = ResultRow(f"At {at.c}", point_text(at), brief=point_text(at, brief=True)) if at else ResultRow("", "")
     return (
         ResultRow("", answer.headline.sentence, "bold", brief=_brief(answer)),
         ResultRow("Doubt", doubt_text(answer), brief=doubt_text(shorter)),
+        ResultRow("How sure", answer.border),
         compared,
         point,
         ResultRow("Why no more", answer.limit.sentence if known else ""),
