@@ -25,6 +25,8 @@ _UNLIKE = ("model", "quantisation", "workload", "simulated", "client_version")
 _FIGURES: dict[Figure, str] = {"out_tps_steady": "steady tok/s", "out_tps_wall": "wall tok/s"}
 _NOTE = "A and B: all requests of a level; change: B compared with A; △ ▽: likely better, worse."
 _UNSURE = " ?: may be chance."
+# Why two numbers of agents are known to differ.
+_DECIDES = ("beyond_repeats", "same_levels")
 # Notes that are lines of the answer.
 _SAID_FIRST = ("machine_changed", "disturbed_level", "disturbed_runs")
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
@@ -192,7 +194,7 @@ def _how_sure(pair: Pair) -> str:
     if pair.refused or (not pair.agents and (row is None or row.verdict is None or row.verdict.claim != "sessions")):
         return ""
     if pair.agents:
-        but = ", but the runs are in doubt" if pair.doubts and pair.agents.reason == "beyond_repeats" else ""
+        but = ", but the runs are in doubt" if pair.doubts and pair.agents.reason in _DECIDES else ""
         return f"{pair.agents.why}{but}"
     if pair.verdict is None:
         return f"{MIN_RUNS} runs of each are needed"

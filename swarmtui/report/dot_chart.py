@@ -35,6 +35,8 @@ _PER_POINT = 3
 _POINTS = "●◆▲■▼✚"
 # A level that is measured now, and one whose figures do not stand for it.
 _NOW, _WEAK = "○", "◇"
+# The interval of a point, in the legend.
+_INTERVAL = "⡇ ±"
 # How many dots of a line are drawn, of how many.
 _PATTERNS = {"line": (1, 1), "solid": (1, 1), "dotted": (1, 2), "dashed": (5, 8), "sparse": (1, 5)}
 _SAMPLES = {"solid": "──", "dotted": "⠂⠂", "dashed": "╌╌", "sparse": "⠂ ⠂"}
@@ -341,7 +343,12 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries], weak: str) 
             break
         items.append((f"  {shown}", style))
         left -= display_width(shown) + 2
-    return [*line, (" " * max(0, left), ""), *items, (" ", "")], len(items) == len(entries)
+    is_whole = len(items) == len(entries)
+    hue = next((series.hue for series in chart.series if any(series_intervals(series))), "")
+    if hue and is_whole and display_width(_INTERVAL) + 2 <= left:
+        items.append((f"  {_INTERVAL}", f"{hue}1"))
+        left -= display_width(_INTERVAL) + 2
+    return [*line, (" " * max(0, left), ""), *items, (" ", "")], is_whole
 
 
 def _cut(text: str, width: int) -> str:

@@ -239,7 +239,8 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
     (
         "8 → 12 agents",
         "compared by how far repeats of one search end from each other: about a sixth of the agents, a tenth after a "
-        "longer search; the ranges, which say where the limit may be, can overlap",
+        "longer search; or by how far the levels of both are from the limit (room): then the ranges, which say where "
+        "the limit may be, can overlap",
     ),
 )
 # Those of the curves of several sessions.

@@ -10,6 +10,8 @@ python -m tests.bench.capacity scatter [--sure] [--seeds N] [--truth C,C…]    
 python -m tests.bench.capacity varies [--seeds N]    quick searches of servers with a queue, whose speed varies from one
     visit to the next and from minute to minute: does the answer keep the SLO a minute later, and the first level above
     its range miss it?
+python -m tests.bench.capacity pairs [--seeds N]    how often quick searches of one such server are said to differ, and
+    of two, by the numbers of agents alone and with the levels that both visited
 python -m tests.bench.capacity traces PRESET [--seeds 1-10 | --truth 10-16]     the simulator, in virtual time
 
 In `traces`, C agents with contexts like those of coding agents take turns as in the load mode `sessions`: sessions
@@ -36,8 +38,9 @@ import msgspec
 
 from swarmtui.analysis.capacity.agents import capacity, predict_kv_cliff
 from swarmtui.analysis.capacity.judged_levels import Visit, visit_kept
-from swarmtui.analysis.capacity.slo_search import next_visit
+from swarmtui.analysis.capacity.slo_search import next_visit, search_state
 from swarmtui.analysis.compare.agents import compare_agents
+from swarmtui.analysis.compare.rooms import room_change
 from swarmtui.analysis.limits.slo import Slo, SloTally, parse_slo
 from swarmtui.client.plan_builder import QUICK_ALPHA, QUICK_BUDGET_S
 from swarmtui.model.answer import Answer, AnswerSentence
@@ -271,11 +274,7 @@ def search_shares(
 def search_answer(shape: str, truth: float, seed: int, differ: float, *, quick: bool = True) -> Answer:
     """Return the answer of a search; a quick one ends with the visit that its time allows."""
     found, _ = search_shares(shape, truth, seed, differ, quick=quick)
-    said = AnswerSentence(code="capacity", sentence="")
-    return Answer(
-        headline=said, limit=said, agents=found.agents, low=found.low, high=found.high, slo=found.slo,
-        confidence=1 - found.alpha,
-    )  # fmt: skip
+    return _as_answer(found)
 
 
 def print_scatter(seeds: int, truths: Sequence[int], *, quick: bool = True) -> None:
@@ -388,15 +387,15 @@ class Queueing(NamedTuple):
                     break
             budget.add(run.visit, now[0] - started)
             visits.append(run.visit)
-        return capacity(VARIES, visits, [], alpha=QUICK_ALPHA), now[0]
+        return capacity(VARIES, visits, [], alpha=QUICK_ALPHA), visits, now[0]
 
     def is_right(self, differ: float, minutes: float, seed: int) -> bool:
         """Whether direct runs confirm a search that goes to the border of one of another server."""
         rng = Random(seed)
         other = self._replace(truth=max(self.slots + 1, round(self.truth * rng.uniform(0.6, 1.6))))
-        first, _ = other.search(1.0, differ, rng)
+        first, *_ = other.search(1.0, differ, rng)
         near = [c for c in (first.agents, first.next_c) if c]
-        answer, _ = self.search(math.exp(rng.gauss(0.0, minutes)), differ, rng, near)
+        answer, *_ = self.search(math.exp(rng.gauss(0.0, minutes)), differ, rng, near)
         later = math.exp(rng.gauss(0.0, minutes)) * math.exp(rng.gauss(0.0, differ))
         above = answer.high is None or not self.keeps(answer.high + 1, later, rng)
         return above and self.keeps(max(answer.agents, 1), later, rng)
@@ -422,7 +421,7 @@ def print_varies(seeds: int) -> None:
             rng, kept, missed, share, width, times = Random(server.truth), [], [], [], [], []
             again = [server.is_right(differ, minutes, seed) for seed in range(seeds)]
             for _ in range(seeds):
-                answer, seconds = server.search(math.exp(rng.gauss(0.0, minutes)), differ, rng)
+                answer, _, seconds = server.search(math.exp(rng.gauss(0.0, minutes)), differ, rng)
                 later = math.exp(rng.gauss(0.0, minutes)) * math.exp(rng.gauss(0.0, differ))
                 kept.append(server.keeps(max(answer.agents, 1), later, rng))
                 missed.append(answer.high is None or not server.keeps(answer.high + 1, later, rng))
@@ -438,13 +437,56 @@ def print_varies(seeds: int) -> None:
             )
 
 
+def print_pairs(seeds: int) -> None:
+    """Print how often a change is claimed, with and without the levels that both searches share."""
+    print("more agents  visits differ  minutes  levels  numbers alone  with levels  the wrong way")
+    for factor in (1.0, 1.25, 1.5):
+        for differ, minutes in ((0.03, 0.0), (0.06, 0.05), (0.1, 0.05), (0.1, 0.1)):
+            found = [
+                _pair(server, factor, differ, minutes, Random(977 * seed + server.truth))
+                for server in QUEUEING
+                for seed in range(seeds)
+            ]
+            alone, levels = (_mean([words[at] in ("more agents", "fewer agents") for words in found]) for at in (0, 1))
+            wrong, shared = _mean([words[1] == "fewer agents" for words in found]), _mean([words[2] for words in found])
+            print(
+                f"{factor - 1:11.0%} {differ:14} {minutes:8} {shared:7.1f} {alone:14.0%} {levels:12.0%} "
+                f"{wrong if factor > 1.0 else 0.0:14.0%}",
+                flush=True,
+            )
+
+
+def _pair(server: Queueing, factor: float, differ: float, minutes: float, rng: Random) -> tuple[str, str, int]:
+    """Return the verdicts on a server and one with `factor` as many agents, and the levels that their searches share.
+
+    The first verdict is that of the numbers alone.
+    """
+    first, visits, _ = server.search(math.exp(rng.gauss(0.0, minutes)), differ, rng)
+    other = server._replace(truth=round(server.truth * factor))
+    near = [c for c in (first.agents, first.next_c) if c]
+    then, again, _ = other.search(math.exp(rng.gauss(0.0, minutes)), differ, rng, near)
+    rooms = room_change(*(search_state(of, None, QUICK_ALPHA) for of in (visits, again)))
+    sides = [_as_answer(found) for found in (first, then)]
+    alone, together = compare_agents(*sides), compare_agents(*sides, rooms=rooms)
+    assert alone is not None and together is not None
+    return alone.word, together.word, len(rooms.levels) if rooms is not None else 0
+
+
+def _as_answer(found: Capacity) -> Answer:
+    said = AnswerSentence(code="capacity", sentence="")
+    return Answer(
+        headline=said, limit=said, agents=found.agents, low=found.low, high=found.high, slo=found.slo,
+        confidence=1.0 - found.alpha,
+    )  # fmt: skip
+
+
 def _covers(answer: Capacity, agents: int) -> bool:
     return answer.low <= agents <= (math.inf if answer.high is None else answer.high)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "scatter", "varies", "traces"))
+    parser.add_argument("what", choices=("shares", "scatter", "varies", "pairs", "traces"))
     parser.add_argument("preset", nargs="?", default="agents-small-kv")
     parser.add_argument("--seeds", default="", help="the number of searches, or the first and the last seed: 1-10")
     parser.add_argument("--truth", help="the answers, or the lowest and the highest C of long runs, such as 10-16")
@@ -457,6 +499,9 @@ def main() -> None:
         return
     if given.what == "varies":
         print_varies(int(given.seeds or 40))
+        return
+    if given.what == "pairs":
+        print_pairs(int(given.seeds or 20))
         return
     if given.what == "shares":
         print_shares(

@@ -1,6 +1,7 @@
 """Compare two capacities for the same SLO. The whole rule is here:
 
-    more or fewer agents    the numbers are further apart than repeats of both searches may end
+    more or fewer agents    the numbers are further apart than repeats of both searches may end, or the same levels are
+                            further from their limits, or closer to them, than repeats
     same                    the numbers are equal, and both have an upper end
     not sure yet            everything else
 
@@ -19,6 +20,7 @@ from math import ceil, floor
 from typing import Literal, NamedTuple
 
 from swarmtui.analysis.capacity.words import agents_number, range_text
+from swarmtui.analysis.compare.rooms import RoomChange
 from swarmtui.analysis.quality.doubts import add_doubts
 from swarmtui.model.answer import Answer
 from swarmtui.model.base import Stored
@@ -26,7 +28,7 @@ from swarmtui.numbers import short_percent
 from swarmtui.text import count_noun
 
 AgentsWord = Literal["more agents", "fewer agents", "same", "not sure yet"]
-AgentsReason = Literal["beyond_repeats", "within_repeats", "open_range", "equal", "no_limit"]
+AgentsReason = Literal["beyond_repeats", "same_levels", "within_repeats", "open_range", "equal", "no_limit"]
 
 # A search whose ends are less sure than this may end further away.
 SURE = 0.95
@@ -43,7 +45,8 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     """`more agents: 8 → 12, 80 % sure`; `detail` has the ranges of both unless they are known to differ.
 
     `numbers` are shown where they stand alone. `reason` is why the word is what it is, `no_limit` if neither side has
-    an upper end, `open_range` if one has none and may have the number of the other; `why` says it in a sentence.
+    an upper end, `open_range` if one has none and may have the number of the other, `same_levels` if only the levels of
+    both searches tell; `why` says it in a sentence.
     `repeats` are the agents by which repeats of both may differ; null if a range without an end decides. `confidence`
     is that of the less certain search; null if nothing is decided. `scatter`: the numbers differ, although everything
     that is known is the same.
@@ -127,10 +130,13 @@ class _Side(NamedTuple):
         return f"{low}–{high}" if low else f"at most {high}"
 
 
-def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bool = False) -> AgentsChange | None:
+def compare_agents(
+    before: Answer | None, after: Answer | None, *, unchanged: bool = False, rooms: RoomChange | None = None
+) -> AgentsChange | None:
     """Return null unless both have a capacity for the same SLO.
 
-    `unchanged`: the server, its flags and the plan are known to be the same.
+    `unchanged`: the server, its flags and the plan are known to be the same. `rooms` is how much further from their
+    limits the levels of both searches are.
     """
     a, b = _side(before), _side(after)
     if a is None or b is None or a.answer.slo != b.answer.slo:
@@ -144,7 +150,9 @@ def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bo
     elif (a.high is None or b.high is None) and not apart:
         reason = "open_range"
     scatter = unchanged and bool(distance)
-    claims = reason == "beyond_repeats" and not scatter
+    if reason in ("within_repeats", "open_range") and not scatter and _rooms_decide(a, b, rooms):
+        reason = "same_levels"
+    claims = reason in ("beyond_repeats", "same_levels") and not scatter
     moved: AgentsWord = "more agents" if b.agents > a.agents else "fewer agents"
     known = [side.answer.confidence for side in (a, b) if side.answer.confidence is not None]
     between = "{} before, {} now" if reason == "no_limit" else "{} → {}"
@@ -152,11 +160,11 @@ def compare_agents(before: Answer | None, after: Answer | None, *, unchanged: bo
         word="same" if reason == "equal" else moved if claims else "not sure yet",
         before=a.agents,
         after=b.agents,
-        detail=between.format(*(side.text(ranges=not claims) for side in (a, b))),
+        detail=between.format(*(side.text(ranges=reason != "beyond_repeats" or scatter) for side in (a, b))),
         confidence=min(known) if known and claims else None,
         numbers=(_number(a), _number(b)),
         reason=reason,
-        why=_why(reason, a, b, repeats),
+        why=_why(reason, a, b, repeats, rooms),
         repeats=None if reason in ("open_range", "no_limit") else repeats,
         scatter=scatter,
     )
@@ -169,6 +177,13 @@ def _side(found: Answer | None) -> _Side | None:
     low, high = found.low, found.high
     top = high if high is None or low != found.agents else low + _OPEN * (high - low)
     return _Side(found, found.agents, low, top)
+
+
+def _rooms_decide(a: _Side, b: _Side, rooms: RoomChange | None) -> bool:
+    """Whether the same levels show the change of the numbers; not if something slowed one side down."""
+    if rooms is None or not rooms.is_sure or a.answer.disturbed or b.answer.disturbed:
+        return False
+    return (b.agents - a.agents) * rooms.change > 0.0
 
 
 def _repeats(a: _Side, b: _Side) -> int:
@@ -187,8 +202,10 @@ def _number(side: _Side) -> str:
     return "".join(agents_number(side.agents, is_open=side.answer.is_open, doubtful=side.is_undecided))
 
 
-def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int) -> str:
+def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int, rooms: RoomChange | None) -> str:
     """Say what decides: the ranges of both sides, or how far apart they are and where repeats may end."""
+    if reason == "same_levels" and rooms is not None:
+        return rooms.words()
     if reason == "no_limit":
         until = "until the host is quiet" if a.answer.disturbed and b.answer.disturbed else "is possible"
         return f"neither search found an upper limit: no comparison {until}"

@@ -26,6 +26,7 @@ from swarmtui.analysis.compare.leaderboard import LeaderboardRow, leaderboard
 from swarmtui.analysis.compare.levels import BothLevels, ComparisonRow, level_evidence, level_rows
 from swarmtui.analysis.compare.machine import MachineRow, machine_rows
 from swarmtui.analysis.compare.pool import is_pooled
+from swarmtui.analysis.compare.rooms import room_change
 from swarmtui.analysis.compare.sides import doubts_of, left_out, level_doubts, side_doubts, since_text, turn_notes
 from swarmtui.analysis.compare.verdicts import DETECT, MIN_RUNS, Claim, VerdictWord, decide, verdict_head
 from swarmtui.analysis.quality.doubts import add_doubts
@@ -154,7 +155,8 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
     agents = None
     slots = None
     if not refused:
-        agents = compare_agents(a.answer, b.answer, unchanged=unchanged)
+        rooms = room_change(a.search, b.search)
+        agents = compare_agents(a.answer, b.answer, unchanged=unchanged, rooms=rooms)
         slots = find_slots_change(a, b) if newer is b else find_slots_change(b, a)
     throughput = _sentence(rows, refused, headline, searched=searched)
     steps = learned_steps(slots) if slots else newer.answer.next if newer.answer else ()
