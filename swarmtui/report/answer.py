@@ -42,8 +42,8 @@ def answer_number(found: Answer) -> str:
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
     """Return the lines of an answer, each with its name; those that nothing was measured for are left out.
 
-    One agent, the capacity or the best level, how sure that is, the figures at it, why no more, what to try next, and
-    the quality.
+    One agent, the capacity or the best level, how sure that is if it may be another, the figures at it, why no more,
+    what to try next, and the quality.
     """
     found = summary.answer
     if found is None:
@@ -53,7 +53,7 @@ def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:
         ("One agent", one_agent_text(summary, found.one_agent) if found.one_agent else ""),
         ("Capacity" if found.agents is not None else "Result", found.headline.sentence),
         ("Doubt", doubt_text(found)),
-        ("How sure", found.border),
+        ("How sure", found.border if found.high != found.agents else ""),
         (f"At {at.c}" if at else "", point_text(at) if at else ""),
         ("Why no more", found.limit.sentence if at or found.agents is not None else ""),
         ("Try next", steps_text(leading_steps(found.next))),
