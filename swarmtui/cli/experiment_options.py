@@ -14,7 +14,7 @@ from swarmtui.cli.app import is_terminal
 from swarmtui.cli.options import config_defaults
 from swarmtui.cli.run import run
 from swarmtui.cli.run_options import build_run_request
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.processes.exits import DONE, STOPPED
 from swarmtui.text import echo, sanitize
 
@@ -71,11 +71,11 @@ def show_tune(directory: Path) -> bool:
     return found is None or found.status.ended != "done"
 
 
-def run_request(options: dict[str, Any], endpoints: list[str] | None = None) -> Any:
+def run_request(options: dict[str, Any], endpoints: list[str] | None = None, mistakes: Mistakes | None = None) -> Any:
     """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
     defaults = {} if endpoints is None else config_defaults("ab")
     params = run.make_context("run", [], default_map=defaults).params | options | {"on_restart": "stop"}
-    return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params)
+    return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params, mistakes)
 
 
 def confirm_commands(text: str, yes: bool) -> None:

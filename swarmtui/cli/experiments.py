@@ -13,6 +13,7 @@ import msgspec
 from swarmtui.cli import options as shared
 from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_result
+from swarmtui.cli.run_options import CheckedCommand, mistakes_of
 from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape
@@ -31,7 +32,7 @@ _ONLY_AUTO = {
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
 
 
-@commands.command()
+@commands.command(cls=CheckedCommand)
 @click.option("--a", "a", required=True, metavar="URL|COMMAND", help="A: an endpoint, or a command that starts one.")
 @click.option("--b", "b", metavar="URL|COMMAND", help="B, likewise; {port} in a command is replaced by a free port.")
 @click.option("--aa", is_flag=True, help="Run A against itself, to measure the noise floor.")
@@ -90,6 +91,7 @@ def ab(
     Defaults are then --figure ttft_s --workload coding-agent --requests 1C
     --max-tokens 64 --detect 20%.
     """
+    from swarmtui.analysis.compare.verdicts import DETECT
     from swarmtui.cli.progress import open_progress
     from swarmtui.client.config_file import read_config
     from swarmtui.client.session_client import StopControl
@@ -99,24 +101,25 @@ def ab(
     from swarmtui.model.tuning import AbTest, is_command
     from swarmtui.report.tuning import ab_blocks
 
-    header = options["agent_header"]
+    header, mistakes = options["agent_header"], mistakes_of(context)
     if (b is not None) + aa + (header is not None) != 1:
-        raise BadInput("give one of --b, --aa (A against itself) and --agent-header", key="--b")
+        mistakes.found.append(BadInput("give one of --b, --aa (A against itself) and --agent-header", key="--b"))
     if header is not None:
         unset = (click.core.ParameterSource.DEFAULT, click.core.ParameterSource.DEFAULT_MAP)
         options |= {name: v for name, v in _HEADER_DEFAULTS.items() if context.get_parameter_source(name) in unset}
-    sides = {"--a": a} if b is None else {"--a": a, "--b": b}
+    detect = mistakes.catch(parse_share, options["detect"]) or DETECT
+    ready_within_s = mistakes.catch(parse_seconds, options["ready_within"], "--ready-within") or 0.0
+    sides = {name: side for name, side in (("--a", a), ("--b", b)) if side is not None}
     names = read_config().endpoints
     endpoints = [text for text in sides.values() if text in names or not is_command(text)]
     if len(endpoints) < len(sides):
-        _refuse_shared_key(sides, names)
-    request = run_request(options | {"levels": (options["level"],)}, endpoints)
+        mistakes.catch(_refuse_shared_key, sides, names)
+    request = run_request(options | {"levels": (options["level"],)}, endpoints, mistakes)
     a, b = (str(names[side].url) if side in names else side for side in (a, b or a))
     test = AbTest(
         name=f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}", a=a, b=b, aa=aa, agent_header=header,
         url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
-        detect=parse_share(options["detect"]), seed=request.plan.seed, pass_env=options["pass_env"],
-        ready_within_s=parse_seconds(options["ready_within"], "--ready-within"),
+        detect=detect, seed=request.plan.seed, pass_env=options["pass_env"], ready_within_s=ready_within_s,
     )  # fmt: skip
     launches = dict.fromkeys(str(launch) for side in ("A", "B") if (launch := ab_launch(test, side, "PORT")))
     if launches:

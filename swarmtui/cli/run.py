@@ -263,7 +263,7 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
     sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))
 
 
-@commands.command()
+@commands.command(cls=CheckedCommand)
 @shared.addresses
 @shared.endpoint
 @shared.model
@@ -298,8 +298,11 @@ def probe(
     """
     from swarmtui.model.parsing import parse_seconds
 
-    every_s = parse_seconds(every, "--every") if every else None
+    mistakes = mistakes_of(context)
+    every_s = mistakes.catch(parse_seconds, every, "--every") if every else None
     options |= {"endpoints": chosen_endpoints(context)}
+    if show_history or install_hint:
+        mistakes.raise_all()
     if show_history:
         from swarmtui.analysis.compare.probe_history import probe_history
         from swarmtui.report.probes import history_blocks
@@ -313,7 +316,7 @@ def probe(
         echo(install_hint_text(_probe_command(options), every_s or 3600.0), nl=False)
         return
     params = run.make_context("run", [], default_map=config_defaults("run")).params | options | {"plan": "probe"}
-    build_run_request(options["endpoints"], params)
+    build_run_request(options["endpoints"], params, mistakes)
 
     def probe_once(interrupt: _Interrupt) -> int:
         return _probe_once(build_run_request(options["endpoints"], params), quiet, interrupt)

@@ -61,20 +61,20 @@ def chosen_endpoints(context: click.Context) -> tuple[str, ...]:
 
 
 _OUTPUT = "Output"
-# The options of `run` and of the searches by what they are about, as --help shows them; any other is output.
+# The options of commands by what they are about, as --help shows them; any other is output.
 OPTION_GROUPS = {
     "Load": (
-        "workload", "levels", "find_cliff", "slo", "budget", "max_c", "rate", "arrival", "burst", "requests",
+        "workload", "levels", "level", "find_cliff", "slo", "budget", "max_c", "rate", "arrival", "burst", "requests",
         "duration", "precision", "runs", "max_tokens", "temperature", "seed", "canaries", "agent_header",
         "serial_rates", "max_gap", "time_scale", "too_long", "rules",
     ),
     "Endpoint": (
-        "endpoints", "model", "api", "api_key_env", "headers", "ca_file", "insecure", "timeout", "idle_timeout",
-        "on_restart",
+        "a", "b", "aa", "url", "pass_env", "ready_within", "endpoints", "model", "api", "api_key_env", "headers",
+        "ca_file", "insecure", "timeout", "idle_timeout", "on_restart",
     ),
     "Measuring": (
-        "warmup", "complete", "baseline", "detect", "fail_if", "fail_unsure", "price_per_hour", "metrics_urls",
-        "gpu_metrics_urls", "no_gpu", "model_path",
+        "figure", "max_runs", "every", "warmup", "complete", "baseline", "detect", "fail_if", "fail_unsure",
+        "price_per_hour", "metrics_urls", "gpu_metrics_urls", "no_gpu", "model_path",
     ),
     _OUTPUT: (
         "as_json", "events", "quiet", "session_dir", "metrics_port", "label", "note", "tags", "server_flags",

@@ -416,6 +416,38 @@ def test_all_mistakes_of_a_command_line_are_reported_together(sandbox: Sandbox, 
     assert_no_session(sandbox)
 
 
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        (("probe", "sim:nope"), {"--workload": "nothing", "--every": "soon", "--max-tokens": "x", "--runs": "0"}),
+        (
+            ("ab", "--a", "sim:nope", "--aa"),
+            {
+                "--workload": "nothing",
+                "--detect": "900%",
+                "--ready-within": "soon",
+                "--level": "0",
+                "--figure": "speed",
+            },
+        ),
+        (("ab", "--a", "sim:nope"), {"--b": "sim:no", "--pace": "1"}),
+    ],
+)
+def test_commands_that_repeat_runs_report_all_mistakes_together(
+    sandbox: Sandbox, command: tuple[str, ...], wrong: dict[str, str]
+) -> None:
+    done = sandbox.run(*command, *(part for option in wrong.items() for part in option))
+    assert done.code == 2 and not done.out
+    named = [line.split(": ")[1] for line in done.err.splitlines()]
+    assert {"--endpoint", *wrong} - {"--b"} == set(named), done
+    assert_no_session(sandbox)
+
+
+def test_ab_without_sides_says_both(sandbox: Sandbox) -> None:
+    done = sandbox.run("ab")
+    assert done.code == 2 and [line.split(": ")[1] for line in done.err.splitlines()] == ["--a", "--b"]
+
+
 @pytest.mark.parametrize("command", ["run", "quick", "capacity"])
 def test_unknown_options_do_not_hide_other_mistakes(sandbox: Sandbox, command: str) -> None:
     done = sandbox.run(
