@@ -44,7 +44,7 @@ from swarmtui.session_process.goals import run_plan
 from swarmtui.session_process.journal_queue import JournalQueue
 from swarmtui.session_process.outage import Outage, ServerEvents
 from swarmtui.session_process.sampler import SampleFeed, Sampler
-from swarmtui.session_process.session_head import describe_session
+from swarmtui.session_process.session_head import compared_border, describe_session
 from swarmtui.session_process.stages import Stages
 from swarmtui.session_process.steering import Goal, run_unless, wait_unless
 from swarmtui.session_process.workers import (
@@ -205,7 +205,7 @@ class SessionProcess:
         if self._hosts is not None:
             for link in self._hosts.links:
                 self._clock_measured(link, link.clock.newest)
-        border = await asyncio.to_thread(preflight.compared_border, request)
+        border = await asyncio.to_thread(compared_border, Path(request.session_root), session)
         return await self._run_plan(session, generator, journal, events, border)
 
     async def _run_plan(

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -48,7 +47,6 @@ from swarmtui.prompts.library import WorkloadFile, trace_paths
 from swarmtui.prompts.sampling import PROBE_NONCE_START, nonce
 from swarmtui.prompts.traces.reader import read_sessions
 from swarmtui.prompts.traces.window import Window, describe_too_long
-from swarmtui.sessions.documents import read_saved_summary
 from swarmtui.telemetry.discovery import Listener, identify, listeners_at
 from swarmtui.telemetry.fingerprint import fingerprint
 from swarmtui.telemetry.metrics import metrics_url
@@ -402,18 +400,6 @@ def describe_changed_servers(
         if not changed:
             return ""
     return "; ".join(describe_server_changes(*pair) for pair in changed)
-
-
-def compared_border(request: RunRequest) -> tuple[int, ...]:
-    """Return the levels at the border of the search that this one is compared with: the answer, and the first missed.
-
-    A search that visits them, too, shows what changed at the same load.
-    """
-    if request.plan.goal != "capacity" or not request.previous:
-        return ()
-    before = read_saved_summary(str(Path(request.session_root) / request.previous))
-    found = before.answer if before is not None else None
-    return tuple(c for c in (found.agents, found.missed_c) if c) if found is not None else ()
 
 
 def task_generator(

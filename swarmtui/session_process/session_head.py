@@ -1,4 +1,4 @@
-"""Describe a session for the head of its journal: what is measured, by which client, with which plan."""
+"""Describe a session: what is measured, by which client, with which plan, and after which search."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +21,8 @@ from swarmtui.model.session import ClientInfo, Session
 from swarmtui.model.session_tags import model_facts_from_tags
 from swarmtui.prompts.filler_text import Calibration
 from swarmtui.prompts.library import WorkloadFile
+from swarmtui.sessions.documents import read_saved_summary
+from swarmtui.sessions.index import baseline_of, list_sessions, live_row
 from swarmtui.version import __version__
 
 # Parts of a workload that are not copied into the session; its digest covers them.
@@ -62,6 +65,20 @@ def describe_session(
         prompt_tokens_by=calibration.by if calibration else "none",
         simulated=bool(endpoints) and all(endpoint.engine == Simulator.name for endpoint in endpoints),
     )
+
+
+def compared_border(root: Path, session: Session) -> tuple[int, ...]:
+    """Return the levels at the border of the search that a search is compared with: the answer, and the first missed.
+
+    A search that visits them, too, shows what changed at the same load.
+    """
+    if session.plan.goal != "capacity":
+        return ()
+    rows = list_sessions(root)
+    found = baseline_of(rows, live_row(session, None))
+    before = next((read_saved_summary(row.directory) for row in rows if row.id == found), None)
+    answer = before.answer if before is not None else None
+    return tuple(c for c in (answer.agents, answer.missed_c) if c) if answer is not None else ()
 
 
 def _workload_spec(workload: WorkloadFile) -> dict[str, object]:

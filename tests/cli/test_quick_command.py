@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from swarmtui.analysis.compare.sessions import compare_pair
@@ -19,6 +20,7 @@ from swarmtui.model.client_protocol import Ended
 from swarmtui.model.journal import ServerEntry
 from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.report.comparison import answer_lines
+from swarmtui.session_process.session_head import compared_border
 from swarmtui.sessions import store
 from swarmtui.tui.app import AppResult
 from tests.cli.programs import Sandbox, TerminalProgram
@@ -57,7 +59,15 @@ def test_six_lines_answer_the_three_questions(sandbox: Sandbox) -> None:
     summary = store.summarise(store.load_session(sandbox.sessions, "last"))
     search = store.load_session(sandbox.sessions, "last").journal.search
     assert search is not None and search.alpha == 0.2 and summary.session.plan.budget_s == 20.0
-    assert summary.answer is not None and summary.answer.headline.sentence == text["Capacity"]
+    answer = summary.answer
+    assert answer is not None and answer.headline.sentence == text["Capacity"]
+    # The next search visits these levels, too; one of something else has no use for them.
+    later = msgspec.structs.replace(summary.session, id="29991231-235959-ffff")
+    border = compared_border(sandbox.sessions, later)
+    assert border == tuple(filter(None, (answer.agents, answer.missed_c))) and 1 in border
+    swept = msgspec.structs.replace(later, plan=msgspec.structs.replace(later.plan, goal="sweep"))
+    elsewhere = msgspec.structs.replace(later, workload="chat")
+    assert compared_border(sandbox.sessions, swept) == () == compared_border(sandbox.sessions, elsewhere)
 
 
 def test_a_model_that_ends_every_answer_at_once_is_the_reason(sandbox: Sandbox) -> None:

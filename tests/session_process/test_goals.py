@@ -10,18 +10,13 @@ from swarmtui.analysis.capacity.judged_levels import Visit
 from swarmtui.analysis.capacity.slo_search import NextVisit
 from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.model import client_protocol
-from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.journal import CapacitySearch, SearchEntry
 from swarmtui.model.load import Closed
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import CANCELLED, Phase, Record
-from swarmtui.model.run_request import RunRequest
 from swarmtui.session_process.goals.capacity import Budget, VisitTally, count_request
-from swarmtui.session_process.preflight import compared_border
 from swarmtui.session_process.steering import Goal, goal_of
-from swarmtui.sessions.documents import detail_json
 from swarmtui.sessions.journal import read_journal
-from tests.analysis.level_builders import level, summary
 from tests.analysis.record_builders import request
 from tests.cli.scripted_server import ReceivedRequest, ScriptedHandler, respond_with_words, scripted_server
 from tests.session_process.harness import SessionHarness
@@ -39,21 +34,9 @@ from tests.sessions.session_builders import head, write_session
 )
 def test_first_goal_is_that_of_the_plan(plan: Plan, goal: Goal) -> None:
     assert goal_of(plan) == goal
-
-
-def test_search_goes_to_the_border_of_the_one_that_it_is_compared_with(tmp_path: Path) -> None:
-    said = AnswerSentence(code="capacity", sentence="")
-    found = msgspec.structs.replace(
-        summary([level(9, tps=100)]), answer=Answer(headline=said, limit=said, agents=9, missed_c=14)
-    )
-    (tmp_path / "before").mkdir()
-    (tmp_path / "before" / "detail.json").write_bytes(b"".join(detail_json(found, ())))
-    plan = Plan(goal="capacity", slo="ttft=1s", max_c=64)
-    asked = RunRequest(endpoints=(), workload="chat", plan=plan, session_root=str(tmp_path), previous="before")
-    assert compared_border(asked) == (9, 14)
-    assert goal_of(plan, (9, 14)) == client_protocol.FindCapacity("ttft=1s", 64, near=(9, 14))
-    gone, sweep = ({"previous": "gone"}, {"plan": Plan()})
-    assert not any(compared_border(msgspec.structs.replace(asked, **other)) for other in (gone, sweep))
+    searched = isinstance(goal, client_protocol.FindCapacity)
+    near = {"near": (9, 14)} if searched else {}
+    assert goal_of(plan, (9, 14)) == msgspec.structs.replace(goal, **near)
 
 
 def test_run_that_starts_again_after_a_pause_is_counted_anew() -> None:
