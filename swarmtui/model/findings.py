@@ -230,6 +230,16 @@ class SearchedLevel(Stored, frozen=True, kw_only=True):
         return whole if len(shares) > 1 and decided else ()
 
 
+class VisitSpread(Stored, frozen=True):
+    """By how much the visits of a search scatter around what is fitted to them: squared logarithms, and their number.
+
+    `freedom` is that number less what is fitted.
+    """
+
+    squares: float = 0.0
+    freedom: int = 0
+
+
 class SearchState(Stored, frozen=True, kw_only=True):
     """A search for the cliff or the capacity: the answer is at least `low`, and below `high`, by what is known so far.
 
@@ -237,6 +247,7 @@ class SearchState(Stored, frozen=True, kw_only=True):
     `end` has the reason unless the answer is as narrow as it can be.
     `low` may be kept by a few requests only. `at_least` are the agents that were shown to keep an SLO: other levels do
     not lower it, but another visit of that level or one below it may. `withdrawn` is what it was before that.
+    `spread` is how much its visits differ.
     """
 
     goal: Literal["cliff", "capacity"]
@@ -249,6 +260,7 @@ class SearchState(Stored, frozen=True, kw_only=True):
     at_least: int | None = None
     withdrawn: int | None = None
     levels: tuple[SearchedLevel, ...] = ()
+    spread: VisitSpread = VisitSpread()
 
     def shown_state(self, level: SearchedLevel) -> ShownState:
         """What is shown of a level: one that is not decided may keep the SLO so far, or be close to a limit."""

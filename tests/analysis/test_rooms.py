@@ -11,7 +11,7 @@ from swarmtui.analysis.compare.agents import compare_agents
 from swarmtui.analysis.compare.rooms import room_change
 from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerSentence
-from swarmtui.model.findings import SearchedLevel, SearchState
+from swarmtui.model.findings import SearchedLevel, SearchState, VisitSpread
 from swarmtui.report.comparison import answer_lines
 from tests.analysis.test_compare_agents import quick_search
 
@@ -39,7 +39,7 @@ def test_levels_of_both_searches_show_what_the_numbers_do_not() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(11, 17), rooms=rooms)
     assert found is not None and found.sentence() == "more agents: 9 (9–12) → 11 (11–17), 80 % sure"
-    assert found.why == "26 % more room with 9, 11 and 13 agents on both; repeats seldom differ by more than 23 %"
+    assert found.why == "26 % more room with 9, 11 and 13 agents on both; repeats seldom differ by more than 20 %"
     back = compare_agents(answered(11, 17), answered(9, 12), rooms=room_change(searched(AFTER), searched(BEFORE)))
     assert back is not None and (back.word, back.why[:14]) == ("fewer agents", "26 % less room")
 
@@ -60,6 +60,16 @@ def test_levels_decide_nothing_alone(
 ) -> None:
     found = compare_agents(before, after, rooms=room_change(*map(searched, rooms)))
     assert found is not None and found.word == "not sure yet"
+
+
+def test_the_more_visits_differ_the_less_is_decided() -> None:
+    def compared(spread: VisitSpread) -> str:
+        sides = (msgspec.structs.replace(searched(rooms), spread=spread) for rooms in (BEFORE, AFTER))
+        found = compare_agents(answered(9, 12), answered(11, 17), rooms=room_change(*sides))
+        assert found is not None
+        return found.word
+
+    assert [compared(VisitSpread(4 * each**2, 4)) for each in (0.05, 0.25)] == ["more agents", "not sure yet"]
 
 
 def test_the_same_server_is_not_said_to_have_changed() -> None:

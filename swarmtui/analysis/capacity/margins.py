@@ -14,6 +14,7 @@ from typing import NamedTuple
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.levels.stats import falling_means
 from swarmtui.analysis.limits.slo import RATE, SloCondition, SloTally
+from swarmtui.model.findings import VisitSpread
 from swarmtui.model.telemetry import HostUse
 
 # The number of requests after which a visit says something about its level.
@@ -43,15 +44,15 @@ class Margins(NamedTuple):
 
     line: tuple[tuple[int, float], ...]
     own: dict[int, float]
-    spread: float
-    df: int
+    visits: VisitSpread
 
     def needed(self, alpha: float) -> float:
         """Return the margin at which another visit has the same outcome, but for `alpha` on both sides together.
 
         Two visits at the border say where it is; the next one scatters as well.
         """
-        return min(t_quantile(1.0 - alpha / 2.0, self.df) * self.spread * sqrt(1.0 + 1.0 / 2.0), _FAR)
+        spread, df = usual_spread([self.visits])
+        return min(t_quantile(1.0 - alpha / 2.0, df) * spread * sqrt(1.0 + 1.0 / 2.0), _FAR)
 
     def is_near(self, c: int, *, alone: bool = True) -> bool:
         """Return whether a level may keep a limit in one minute and miss it in another.
@@ -105,14 +106,19 @@ def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
     sums = [(fsum(one.requests * one.value for one in of), sum(one.requests for one in of)) for _, of in levels]
     fitted = falling_means(sums)
     near = [(margin, at) for (_, of), at in zip(levels, fitted, strict=True) for margin in of if abs(at) < _FAR]
-    df = len(near) - len({at for _, at in near}) + _USUAL_DF
     by_chance = fsum(margin.error**2 for margin, _ in near)
     squares = fsum((margin.value - at) ** 2 for margin, at in near)
-    spread = sqrt((max(0.0, squares - by_chance) + _USUAL_DF * _USUAL_SPREAD**2) / df)
+    spread = VisitSpread(max(0.0, squares - by_chance), len(near) - len({at for _, at in near}))
     by_level = groupby(sorted(visits, key=lambda one: one[0]), lambda one: one[0])
     together = [(c, _margin([tally for _, tally in of])) for c, of in by_level]
     own = {c: margin.value for c, margin in together if margin is not None}
-    return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), own, spread, df)
+    return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), own, spread)
+
+
+def usual_spread(searches: Sequence[VisitSpread]) -> tuple[float, int]:
+    """Return how much visits differ by these searches and by what is usual, and how many visits tell."""
+    df = sum(one.freedom for one in searches) + _USUAL_DF
+    return sqrt((fsum(one.squares for one in searches) + _USUAL_DF * _USUAL_SPREAD**2) / df), df
 
 
 def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:

@@ -29,7 +29,7 @@ from swarmtui.analysis.capacity.judged_levels import (
 from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, FIRST_LOOK
 from swarmtui.analysis.limits.shares import is_kept, least_n
 from swarmtui.analysis.limits.slo import Slo
-from swarmtui.model.findings import LevelState, SearchedLevel, SearchEnd, SearchState, SearchStep
+from swarmtui.model.findings import LevelState, SearchedLevel, SearchEnd, SearchState, SearchStep, VisitSpread
 
 # The search ends when the levels on both sides of the border are this close; the second is that of a quick one.
 _PRECISION, _QUICK_PRECISION = 0.05, 0.1
@@ -101,6 +101,7 @@ def search_state(
         end=end,
         at_least=at_least,
         withdrawn=withdrawn,
+        spread=margins.visits if margins is not None else VisitSpread(),
         levels=tuple(
             SearchedLevel(
                 c=one.c,

@@ -11,14 +11,15 @@ from math import expm1, log1p, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
-from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM
+from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM, usual_spread
+from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.model.findings import SearchState
 from swarmtui.numbers import percent
 
-# How much the speed of a server varies from one visit to the next, and from one search to the next.
-_VISITS, _MINUTES = 0.1, 0.07
-# Two equal servers are further apart than this many standard errors in less than 5 % of the pairs.
-_SURE = 2.0
+# What minutes add to the difference of two searches, as a share of what visits differ by.
+_MINUTES = 0.5
+# Equal servers are further apart in less than this share of the pairs.
+_ALPHA = 0.05
 
 
 class RoomChange(NamedTuple):
@@ -47,16 +48,19 @@ class RoomChange(NamedTuple):
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:
     """Return null without a common level that tells: one that is far from its limits in both says nothing."""
+    if before is None or after is None:
+        return None
     a, b = _margins(before), _margins(after)
     found = {c: b[c] - a[c] for c in sorted(a.keys() & b.keys()) if not (_is_far(a[c]) and _is_far(b[c]))}
     if not found:
         return None
-    error = sqrt(2.0 * (_VISITS**2 / len(found) + _MINUTES**2))
-    return RoomChange(tuple(found), fmean(found.values()), _SURE * error)
+    spread, df = usual_spread([before.spread, after.spread])
+    error = spread * sqrt(2.0 * (1.0 / len(found) + _MINUTES**2))
+    return RoomChange(tuple(found), fmean(found.values()), t_quantile(1.0 - _ALPHA / 2.0, df) * error)
 
 
-def _margins(search: SearchState | None) -> dict[int, float]:
-    levels = search.levels if search is not None and search.goal == "capacity" else ()
+def _margins(search: SearchState) -> dict[int, float]:
+    levels = search.levels if search.goal == "capacity" else ()
     return {one.c: -log1p(-one.room) for one in levels if one.room is not None and one.state != "dip"}
 
 
