@@ -72,6 +72,15 @@ def test_the_more_visits_differ_the_less_is_decided() -> None:
     assert [compared(VisitSpread(4 * each**2, 4)) for each in (0.05, 0.25)] == ["more agents", "not sure yet"]
 
 
+def test_equal_numbers_are_not_the_same_if_their_levels_changed() -> None:
+    rooms = room_change(searched(BEFORE), searched(AFTER))
+    found = compare_agents(answered(9, 12), answered(9, 17), rooms=rooms)
+    assert found is not None and found.sentence() == "not sure yet: 9 (9–12) → 9 (9–17)"
+    assert found.why.startswith("26 % more room")
+    still = compare_agents(answered(9, 12), answered(9, 17), rooms=room_change(searched(BEFORE), searched(BEFORE)))
+    assert still is not None and still.word == "same"
+
+
 def test_the_same_server_is_not_said_to_have_changed() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(11, 17), unchanged=True, rooms=rooms)

@@ -2,7 +2,7 @@
 
     more or fewer agents    the numbers are further apart than repeats of both searches may end, or the same levels are
                             further from their limits, or closer to them, than repeats
-    same                    the numbers are equal, and both have an upper end
+    same                    the numbers are equal, both have an upper end, and the same levels show no difference
     not sure yet            everything else
 
 The number of an answer is the low end of its range, unless too few requests decide: a repeat of the search minutes
@@ -150,9 +150,9 @@ def compare_agents(
     elif (a.high is None or b.high is None) and not apart:
         reason = "open_range"
     scatter = unchanged and bool(distance)
-    if reason in ("within_repeats", "open_range") and not scatter and _rooms_decide(a, b, rooms):
+    if reason in ("within_repeats", "open_range", "equal") and not unchanged and _rooms_tell(a, b, rooms):
         reason = "same_levels"
-    claims = reason in ("beyond_repeats", "same_levels") and not scatter
+    claims = reason in ("beyond_repeats", "same_levels") and bool(distance) and not scatter
     moved: AgentsWord = "more agents" if b.agents > a.agents else "fewer agents"
     known = [side.answer.confidence for side in (a, b) if side.answer.confidence is not None]
     between = "{} before, {} now" if reason == "no_limit" else "{} → {}"
@@ -179,11 +179,11 @@ def _side(found: Answer | None) -> _Side | None:
     return _Side(found, found.agents, low, top)
 
 
-def _rooms_decide(a: _Side, b: _Side, rooms: RoomChange | None) -> bool:
-    """Whether the same levels show the change of the numbers; not if something slowed one side down."""
+def _rooms_tell(a: _Side, b: _Side, rooms: RoomChange | None) -> bool:
+    """Whether the same levels show a change that numbers do not contradict; not if something slowed one side down."""
     if rooms is None or not rooms.is_sure or a.answer.disturbed or b.answer.disturbed:
         return False
-    return (b.agents - a.agents) * rooms.change > 0.0
+    return (b.agents - a.agents) * rooms.change >= 0.0
 
 
 def _repeats(a: _Side, b: _Side) -> int:
