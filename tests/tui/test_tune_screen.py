@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -56,6 +57,7 @@ async def test_tune_screen_matches_snapshot(tmp_path: Path, until: Until, size: 
         await pilot.pause()
         shown = screen_text(app) + "\n"
         await pilot.press("q")
+    assert not re.search(r"[\w%…][│┃]", shown), "words touch a frame"
     path = EXPECTED / f"tune-{size[0]}x{size[1]}.txt"
     if os.environ.get("UPDATE_SCREENS"):
         path.write_text(shown, encoding="utf-8")
