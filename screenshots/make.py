@@ -1,13 +1,12 @@
 """Take the pictures of the README: run sessions on the simulator, replay them, and draw what the app shows.
 
-    python screenshots/make.py [RECORDED]
-
 The sessions take a few minutes; those in the directory RECORDED are used again. Each picture is an SVG and a PNG;
 `recording.svg` is animated.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import html
 import os
@@ -129,11 +128,14 @@ def swarmtui(*arguments: str) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recorded", nargs="?", type=Path, metavar="RECORDED", help="where sessions are kept")
+    options = parser.parse_args()
     catalogue.discover_servers = found_servers
     with tempfile.TemporaryDirectory() as folder:
         # Show no settings and sessions of the user.
         os.environ |= {f"XDG_{name}_HOME": folder for name in ("DATA", "CONFIG", "STATE")}
-        recorded = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(folder)
+        recorded = options.recorded or Path(folder)
         recorded.mkdir(parents=True, exist_ok=True)
         # Relative paths, so that pictures do not show those of this machine.
         os.chdir(recorded)

@@ -26,8 +26,10 @@ WIDTH, HEIGHT = 1200, 675
 _LEFT, _RIGHT = 48, WIDTH - 48
 _PICTURE_X, _PICTURE_Y, _ZOOM = 470, 72, 1.6
 _PICTURE = (int((_RIGHT - _PICTURE_X) / _ZOOM), 168, 96)
+# The left edge and the width of the mark of a simulation, the width of a label, and the blank right of each.
+_BADGE_X, _BADGE, _LABEL, _BLANK = 420, 150, 350, 20
 # Widths of letters in our font, in ems, where they are not those of most.
-_EMS = dict.fromkeys("iljtfr.,:;!'|()", 0.31) | dict.fromkeys("mwMW@%", 0.86) | {" ": 0.2}
+_EMS = dict.fromkeys("iljtfr.,:;!'|()", 0.31) | dict.fromkeys("mwMW@%", 0.86) | {" ": 0.2, "…": 0.95}
 _QUALITY: dict[str, Hue] = {"ok": "good", "note": "good", "doubtful": "queue"}
 _STYLE = f"""
 svg text{{font-family:'Swarm Sans','Source Sans 3','Source Sans Pro',system-ui,sans-serif}}
@@ -72,19 +74,19 @@ def large_answer(answer: Answer) -> Large:
 def _head(summary: Summary, answer: Answer) -> str:
     """Draw the label, the mark of a simulation, and the quality of the measurement."""
     quality = f"quality {quality_text(answer)}" if answer.quality != "doubtful" else quality_text(answer)
-    room = 560 if summary.session.simulated else 740
-    shown = _fit(quality, room, 22)
+    end, left = _RIGHT - 28, _BADGE_X + _BADGE if summary.session.simulated else _LEFT + _LABEL
+    shown = _fit(quality, end - left - _BLANK, 22)
     hue = _QUALITY[answer.quality]
-    label = _fit(summary.session.label or "swarmtui", 350, 22)
+    label = _fit(summary.session.label or "swarmtui", _LABEL, 22)
     parts = [
-        f'<text x="{_RIGHT - 28}" y="50" text-anchor="end" class="card {hue}">{escape(shown)}</text>',
+        f'<text x="{end}" y="50" text-anchor="end" class="card {hue}">{escape(shown)}</text>',
         f'<circle cx="{_RIGHT - 8}" cy="43" r="8" fill="{DARK_PAGE[hue]}"/>',
         f'<text x="{_LEFT}" y="50" class="card strong">{escape(label)}</text>',
     ]
     if summary.session.simulated:
         parts.append(
-            f'<rect x="420" y="24" width="150" height="36" rx="6" fill="{DARK_PAGE["latency"]}"/>'
-            '<text x="495" y="50" text-anchor="middle" class="badge">SIMULATED</text>'
+            f'<rect x="{_BADGE_X}" y="24" width="{_BADGE}" height="36" rx="6" fill="{DARK_PAGE["latency"]}"/>'
+            f'<text x="{_BADGE_X + _BADGE // 2}" y="50" text-anchor="middle" class="badge">SIMULATED</text>'
         )
     return "".join(parts)
 

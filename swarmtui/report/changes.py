@@ -16,7 +16,7 @@ from swarmtui.report.table import Cell, Code, Column, Table, tabulate
 from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, row_code, verdict_words
 
 # The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
-_BAR, _SHORT_BAR = 12, 8
+_BAR, _SHORT_BAR = 12, 7
 # A change that is not sure is far from the others beyond this multiple of their median; a small one never is.
 _FAR, _NEAR = 3.0, 0.2
 # A change, or an end of its interval, that is outside the axis, below and above.

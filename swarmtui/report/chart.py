@@ -135,8 +135,10 @@ class Chart(NamedTuple):
 
 
 def labelled_xs(charts: Sequence[Chart]) -> Set[float]:
-    """Return the x of levels that may have a label: those of a baseline only if there are no others."""
-    return {x for chart in charts for x in chart.own_xs} or {x for chart in charts for x in chart.xs}
+    """Return the x of levels that may have a label: those of a baseline only if there are no others, and both ends."""
+    own = {x for chart in charts for x in chart.own_xs}
+    every = {x for chart in charts for x in chart.xs}
+    return own | {min(every), max(every)} if own else every
 
 
 def series_intervals(series: ChartSeries) -> list[tuple[float, float, float]]:

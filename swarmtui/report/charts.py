@@ -89,7 +89,7 @@ def curve_charts(
     tail = _curve("p90", "latency", ((level.offered_load, level.shown_ttft_s.p90) for level in levels))
     upper, lower = _picture(
         (
-            _throughput("now", "throughput", levels, marks),
+            _throughput("now" if baseline else "", "throughput", levels, marks),
             _so_far("throughput", ((level.offered_load, level.out_tps) for level in provisional)),
             _throughput(baseline_name, "dim", baseline)._replace(stroke="dotted", half_widths=()),
             *([] if is_open_loop((*levels, *provisional)) else [allowed]),

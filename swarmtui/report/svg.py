@@ -204,13 +204,20 @@ def _points(chart: Chart, series: ChartSeries, number: int, area: _Area) -> list
     for (x, y), width, name in zip(series.points, widths, names, strict=True):
         left, top = area.x(x), area.y(y)
         interval = f" ± {significant(width, 2)}" if width else ""
-        figures = f"{significant(x)}, {significant(y)}" if series.names else f"{significant(y)}{interval} {chart.y}"
-        title = ": ".join(filter(None, (series.name, name, figures)))
+        figures = [_named_value(significant(x), chart.x)] if series.names else []
+        figures.append(_named_value(f"{significant(y)}{interval}", chart.y))
+        title = ": ".join(filter(None, (series.name, name, ", ".join(figures))))
         parts.append(_mark(left, top, series, number, escape(title), hollow=x in series.hollow))
         if series.names and all(abs(left - x) > 30 or abs(top - y) > 13 for x, y in named):
             named.append((left, top))
             parts.append(f'<text x="{left + 8:.1f}" y="{top - 6:.1f}" class="value">{escape(name)}</text>')
     return parts
+
+
+def _named_value(value: str, axis: str) -> str:
+    """Say a value in the words of its axis: `310 output tok/s`, `slowdown 48 %`."""
+    quantity, _, unit = axis.rpartition(", ")
+    return f"{quantity} {value} {unit}".strip()
 
 
 def _kept_area(curve: ChartSeries, boundary: Boundary | None, area: _Area) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -11,7 +11,7 @@ import msgspec
 
 from swarmtui.analysis.compare.differences import flags_text, known_flags, option_name, parse_flags
 from swarmtui.analysis.limits.slo import read_slo, usable_slo
-from swarmtui.analysis.quality.host import program_text
+from swarmtui.analysis.quality.host import busy_text, program_text
 from swarmtui.engines.command_line import is_shared_flag, shared_flags
 from swarmtui.model.answer import Answer
 from swarmtui.model.endpoint import Endpoint
@@ -19,7 +19,7 @@ from swarmtui.model.hosts import Host
 from swarmtui.model.redaction import MASK, has_key_prefix
 from swarmtui.model.session import ClientInfo, Event, Level, Session, Summary
 from swarmtui.model.speed_of_light import ModelShape, SpeedOfLight
-from swarmtui.model.telemetry import DiscoveredServer
+from swarmtui.model.telemetry import DiscoveredServer, Program
 from swarmtui.text import sanitize, truncate
 
 _LONGEST_TEXT = 600
@@ -69,7 +69,7 @@ def without_private(summary: Summary, *, label: str = "", model: str = "") -> Cl
         answer=_answer(summary.answer),
         quality=tuple(msgspec.structs.replace(line, programs=()) for line in summary.quality),
     )
-    found = _masked(msgspec.to_builtins(shared), _private_words(summary, label, model))
+    found = _masked(msgspec.to_builtins(shared), _private_words(summary, label, model), _without_programs(summary))
     return Cleaned(msgspec.convert(found, Summary), tuple(left_out))
 
 
@@ -207,9 +207,20 @@ def _known_names(summary: Summary) -> Iterator[str]:
         yield from (*_address_words(server.url), *server.gpus)
         yield from _hidden_values(server.flags or {})
     yield from _hidden_values(parse_flags(session.server_flags))
-    # The programs that made the host busy. Their names alone may be words of any sentence.
-    busy = [line.programs for line in summary.quality] + [level.host.programs for level in summary.levels if level.host]
-    yield from (program_text(program) for programs in busy for program in programs)
+    # Their names alone may be words of any sentence.
+    yield from (program_text(program) for programs in _busy_programs(summary) for program in programs)
+
+
+def _busy_programs(summary: Summary) -> Iterator[Sequence[Program]]:
+    """Yield the programs that made the host busy, for each sentence that names them together."""
+    yield from (line.programs for line in summary.quality)
+    yield from (level.host.programs for level in summary.levels if level.host)
+
+
+def _without_programs(summary: Summary) -> dict[str, str]:
+    """Return what stands for the texts that name programs: the same without names."""
+    known = [programs for programs in _busy_programs(summary) if programs]
+    return {busy_text(programs, brief=brief): busy_text(()) for programs in known for brief in (False, True)}
 
 
 def _hidden_values(flags: Mapping[str, str]) -> Iterable[str]:
@@ -223,18 +234,26 @@ def _address_words(url: str) -> tuple[str, ...]:
     return url, host, re.sub(r":\d+$", "", host)
 
 
-def _masked(value: Any, private: re.Pattern[str] | None, field: str = "") -> Any:
-    """Mask what is private in the sentences of decoded JSON, and keys in all texts; bound the length of all."""
+def _masked(value: Any, private: re.Pattern[str] | None, plain: Mapping[str, str], field: str = "") -> Any:
+    """Mask what is private in the sentences of decoded JSON, and keys in all texts; bound the length of all.
+
+    `plain` are texts that are replaced by others, rather than masked in parts.
+    """
     match value:
         case dict():
-            return {truncate(sanitize(key), _LONGEST_NAME): _masked(part, private, key) for key, part in value.items()}
+            return {
+                truncate(sanitize(key), _LONGEST_NAME): _masked(part, private, plain, key)
+                for key, part in value.items()
+            }
         case list() | tuple():
-            return [_masked(part, private, field) for part in value]
+            return [_masked(part, private, plain, field) for part in value]
         case str() if has_key_prefix(value):
             return MASK
         case str():
             text = sanitize(value)
             if field in _SENTENCES:
+                for named, unnamed in plain.items():
+                    text = text.replace(named, unnamed)
                 text = _PRIVATE_FORM.sub(MASK, text)
                 text = private.sub(MASK, text) if private else text
             return truncate(text, _LONGEST_TEXT)

@@ -17,6 +17,7 @@ from swarmtui.report.tuning import log_table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import Action
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.textual_patches import run_in_background
 
@@ -80,6 +81,12 @@ class LogScreen(PanelScreen):
         page, selected = self.query_one(Page), self._selected
         page.title = f"change {selected.number}" if selected else "change"
         page.show_blocks([change_facts(selected)] if selected else [])
+        self.query_one(KeyFooter).show(self.actions())
+
+    def actions(self) -> list[Action]:
+        """Leave out what needs a change."""
+        unfit = () if self._selected else ("kept", "reverted", "note")
+        return [action for action in super().actions() if action.id not in unfit]
 
     def _mark(self, kept: Literal["kept", "reverted"] | None, note: str | None = None) -> None:
         if (selected := self._selected) is None:

@@ -17,6 +17,7 @@ from swarmtui.report.table import Sentence, Table
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, PanelScreen
 from swarmtui.tui.input_line import InputLine
+from swarmtui.tui.keys import Action
 from swarmtui.tui.lines import Line, Panel, wrapped_note
 from swarmtui.tui.tables import block_lines
 from swarmtui.tui.textual_patches import run_in_background
@@ -120,6 +121,13 @@ class ProbesScreen(PanelScreen):
         view = probes_view(self._histories, self.filter_text, self._selected)
         self.query_one(ProbePanel).show(view)
         self.query_one(Page).show_blocks([view.table] if view.table else [])
+        self.query_one(KeyFooter).show(self.actions())
+
+    def actions(self) -> list[Action]:
+        """Leave out what needs a probe, or those of several targets."""
+        several = len(matching_targets(self._histories, self.filter_text)) > 1
+        unfit = (*(() if several else ("target(1)", "target(-1)")), *(() if self._histories else ("filter",)))
+        return [action for action in super().actions() if action.id not in unfit]
 
     def action_target(self, by: int) -> None:
         count = len(matching_targets(self._histories, self.filter_text))

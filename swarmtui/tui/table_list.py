@@ -101,6 +101,7 @@ class TableList(Movable):
         """Return the first row and the layout of the part of the table around the cursor."""
         start = max(0, self.cursor // _PART * _PART - _AROUND)
         if self._laid_out is None or self._laid_out[:2] != (width, start):
+            # A cell is before the table, for the cursor, and one between it and the frame.
             part = self._part(start, start + _PART + 2 * _AROUND)
-            self._laid_out = width, start, fit(part, width - 1, gaps=(2, 1))
+            self._laid_out = width, start, fit(part, width - 2, gaps=(2, 1))
         return self._laid_out[1:]

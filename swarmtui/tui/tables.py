@@ -20,11 +20,11 @@ _NAME = 11
 
 
 def block_lines(blocks: Iterable[Block], width: int) -> list[Line]:
-    """Return the lines of a page, with a blank one before each title."""
+    """Return the lines of a page, with a blank one before each title; a cell is between tables and the frame."""
     lines: list[Line] = []
     for block in blocks:
         if isinstance(block, Table):
-            lines += table_lines(block, width)
+            lines += table_lines(block, width - 1)
         elif isinstance(block, Sentence):
             lines += ([[]] if block.code == "title" and lines else []) + sentence_lines(block, width)
         else:

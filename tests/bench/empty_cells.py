@@ -48,6 +48,14 @@ def empty_cells(lines: list[str], width: int, pictures: list[Region]) -> int:
     return sum(map(sum, empty))
 
 
+def empty_share(app: SwarmApp, *, count_all: bool = False) -> float:
+    """Return the share of empty cells of the live screen that the app shows."""
+    lines = [strip.text for strip in app.screen._compositor.render_strips()]
+    charts = app.screen.query("CurvePanel, HistoryPanel")
+    pictures = [chart.region for chart in charts if chart.is_on_screen and not count_all]
+    return empty_cells(lines, app.size.width, pictures) / app.size.area
+
+
 async def measure(source: ReplaySource, size: str, at_s: float, show: bool, count_all: bool) -> None:
     width, height = map(int, size.split("x"))
     app = SwarmApp(source=source)
@@ -58,13 +66,9 @@ async def measure(source: ReplaySource, size: str, at_s: float, show: bool, coun
             assert isinstance(app.screen, LiveScreen)
             app.screen.update_panels()
             await pilot.pause(0.1)
-        lines = [strip.text for strip in app.screen._compositor.render_strips()]
-        charts = app.screen.query("CurvePanel, HistoryPanel")
-        pictures = [chart.region for chart in charts if chart.is_on_screen and not count_all]
-        share = empty_cells(lines, width, pictures) / (width * height)
-        print(f"{size:8} {share:6.1%} empty")
+        print(f"{size:8} {empty_share(app, count_all=count_all):6.1%} empty")
         if show:
-            print("\n".join(lines))
+            print("\n".join(strip.text for strip in app.screen._compositor.render_strips()))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from swarmtui.model.base import BadInput
 from swarmtui.model.session import Summary
 from swarmtui.model.speed_of_light import LevelLimit, SpeedOfLight
 from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.report.card import HEIGHT, WIDTH, card_svg, large_answer, wrap
+from swarmtui.report.card import HEIGHT, WIDTH, _width, card_svg, large_answer, wrap
 from swarmtui.report.environment import environment
 from swarmtui.report.images import rasterise
 from swarmtui.report.leaderboards import localmaxxing, mlperf_endpoints
@@ -24,7 +24,7 @@ from swarmtui.report.markdown import post_markdown
 from swarmtui.report.sharing import shared_format
 from swarmtui.sessions.private import without_private
 from swarmtui.sessions.store import load_session, summarise
-from tests.analysis.level_builders import level, summary
+from tests.analysis.level_builders import level, session, summary
 
 RECORDED = Path(__file__).parents[1] / "sessions" / "recorded"
 NASTY = "<script>alert(1)</script> & \x1b[31m ]]> 'x' \"y\""
@@ -241,7 +241,19 @@ def test_localmaxxing_payload_has_the_fields_of_its_api() -> None:
         localmaxxing(made, 4)
 
 
+@pytest.mark.parametrize("is_simulated", [True, False])
+def test_a_long_doubt_is_beside_what_is_left_of_it(is_simulated: bool) -> None:
+    doubted = carried(session=session(simulated=is_simulated, label="wide" * 30))
+    assert doubted.answer is not None
+    answer = msgspec.structs.replace(doubted.answer, quality="doubtful", doubts="other programs were busy, " * 9)
+    root = ElementTree.fromstring(card_svg(msgspec.structs.replace(doubted, answer=answer)))
+    (doubt,) = (text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "end" and text.get("y") == "50")
+    badges = [float(rect.get("x", 0)) + float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect")][1:]
+    left = float(doubt.get("x", 0)) - _width(doubt.text or "", 22)
+    assert left > max([*badges, 48 + 350]) + 10
+
+
 def test_lines_are_broken_at_blanks() -> None:
     assert wrap("one two three", 66, 22, 3) == ["one", "two", "three"]
-    assert wrap("one two three four", 80, 22, 2) == ["one two", "three f…"]
+    assert wrap("one two three four", 85, 22, 2) == ["one two", "three f…"]
     assert wrap("", 80, 22, 2) == []

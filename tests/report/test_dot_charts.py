@@ -384,6 +384,9 @@ def test_levels_that_only_a_baseline_has_are_not_labelled(baseline: tuple[tuple[
         assert labels == ["C", "1", "16", "20", "25", "32"]
     alone = text_of(paint_charts([Chart("tps", "", "levels", "C", "tok/s", (dim,))], 60, 16))[-1].split()
     assert {"1", "6", "26"} <= {*alone}
+    longer = dim._replace(points=(*theirs, (40.0, 900.0), (96.0, 900.0)))
+    ends = text_of(paint_charts([Chart("tps", "", "levels", "C", "tok/s", (longer, own))], 60, 16))[-1].split()
+    assert ends == ["C", "1", "16", "25", "32", "96"], "but for the end of the axis"
 
 
 def test_where_labels_collide_a_marked_level_has_one_before_a_measured_one() -> None:

@@ -587,5 +587,7 @@ def test_curve_has_a_band_of_half_widths() -> None:
     drawn = draw_chart(Chart("throughput", "", "levels", "C", "output tok/s", series))
     assert drawn.count('class="band throughput"') == 1
     assert "<title>steady: C=2: 190.0 ± 60 output tok/s</title>" in drawn, "shown on hover"
+    times = draw_chart(Chart("ttft", "", "levels", "C", "first token (median), s", series))
+    assert "<title>steady: C=2: first token (median) 190.0 ± 60 s</title>" in times, "the unit follows the value"
     assert ">250<" in drawn, "the axis includes the edge of the band"
     assert "band" not in draw_chart(Chart("ttft", "", "levels", "C", "ms", (series[0]._replace(half_widths=()),)))

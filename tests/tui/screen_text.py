@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from pathlib import Path
 
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.lines import Line
 
+# A word in front of a frame without a blank.
+TOUCHING = re.compile(r"[\w%…][│┃]")
 _SETTLED_S, _UNTIL_S = 1.0, 120.0
 
 

@@ -500,3 +500,23 @@ async def test_a_chosen_theme_is_kept_unless_the_config_names_one() -> None:
     assert chosen != "swarm"
     assert SwarmApp(source=RecordingSource()).theme == chosen
     assert SwarmApp(source=RecordingSource(), config=Config(theme="ansi-dark")).theme == "ansi-dark"
+
+
+@pytest.mark.parametrize(
+    ("key", "empty", "about_rows"),
+    [
+        ("L", "no sessions yet", {"enter result", "m mark", "c compare", "e export", "S share", "o sort", "/ filter"}),
+        ("T", "no changes yet", {"y kept", "r reverted", "w note"}),
+        ("H", "no probes yet", {"n → next", "N ← previous", "/ filter"}),
+    ],
+)
+async def test_the_footer_of_an_empty_list_has_no_keys_for_its_rows(
+    key: str, empty: str, about_rows: set[str], until: Until
+) -> None:
+    app = SwarmApp()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: "New benchmark" in screen_text(app))
+        await pilot.press(key)
+        await until(lambda: empty in screen_text(app))
+        keys = screen_text(app).splitlines()[-1].strip().split("  ")
+        assert "esc back" in keys and not about_rows & {*keys}

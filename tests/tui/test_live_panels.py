@@ -23,7 +23,7 @@ from swarmtui.tui.live.quality import quality_lines
 from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import RecordingSource, frame, live_data
-from tests.tui.screen_text import screen_text, text_of
+from tests.tui.screen_text import TOUCHING, screen_text, text_of
 from tests.tui.test_views import figures, model_of
 
 
@@ -83,7 +83,7 @@ async def test_a_small_table_has_the_rows_around_the_running_level_without_a_gap
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.pause()
             assert all(part in screen_text(app) for part in shown), screen_text(app)
-            assert not re.search("[\\w%][│┃]", screen_text(app)), "words touch a frame"
+            assert not TOUCHING.search(screen_text(app)), "words touch a frame"
 
 
 @given(st.data(), st.integers(1, 12), st.integers(1, 12))

@@ -412,6 +412,13 @@ def test_the_comparison_names_the_change_and_does_not_repeat_a_doubt() -> None:
     assert text.index("18 agents") < text.index("Compared") < text.index("At 18") < text.index("Try next")
 
 
+def test_a_long_command_is_broken_rather_than_cut() -> None:
+    command = f"swarmtui capacity 'sim:moe-tp1?{'&'.join(f'option{n}={n}' for n in range(12))}'"
+    drawn = text_of(large_lines("3", "best", [ResultRow("Try next", "ask", command=command)], 78)).splitlines()
+    assert max(map(len, drawn)) < 78
+    assert all(f"option{n}={n}" in "".join(line[14:].strip() for line in drawn) for n in range(12))
+
+
 def test_the_key_that_runs_again_stands_for_its_command() -> None:
     """One line says what to do next, with the key; the shell has the command instead."""
     said = "repeat this run (about 60 s)"

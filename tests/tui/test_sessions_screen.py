@@ -40,7 +40,7 @@ from swarmtui.tui.sessions import screen as sessions_screen
 from swarmtui.tui.sessions.screen import SessionCurvePanel, SessionsScreen
 from swarmtui.tui.table_list import TableList
 from tests.tui.conftest import Until
-from tests.tui.screen_text import match_snapshot, screen_text
+from tests.tui.screen_text import TOUCHING, match_snapshot, screen_text
 
 SIZES = ((80, 24), (120, 40), (200, 50))
 RECORDED = Path(__file__).with_name("recorded")
@@ -349,12 +349,14 @@ async def test_screens_match_snapshots(
         await until(lambda: "four slots" in screen_text(app) and "┤" in screen_text(app))
         await pilot.pause()
         await match_snapshot(app, "sessions")
+        assert not TOUCHING.search(screen_text(app)), "words touch a frame"
         await pilot.press("e")
         await until(lambda: "enter: write" in screen_text(app))
         await match_snapshot(app, "export")
         await pilot.press("escape", "c")
         await until(lambda: "[1] answer" in screen_text(app) and "output tok/s" in screen_text(app))
         await match_snapshot(app, "compare")
+        assert not TOUCHING.search(screen_text(app)), "words touch a frame"
         await pilot.press("t")
         await until(lambda: "enter: use it" in screen_text(app))
         await match_snapshot(app, "theme")

@@ -23,8 +23,9 @@ from swarmtui.tui.live.levels import LevelsPanel
 from swarmtui.tui.live.screen import LiveScreen
 from swarmtui.tui.live.stream_screen import StreamScreen
 from swarmtui.tui.live.streams import StreamsPanel
+from tests.bench.empty_cells import empty_share
 from tests.tui.conftest import Until
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import TOUCHING, screen_text
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"
@@ -79,13 +80,23 @@ async def test_state_matches_snapshots_at_each_size(state: str, monkeypatch: pyt
             await pilot.resize_terminal(*size)
             await settle(app, pilot)
             check(f"{state}-{size[0]}x{size[1]}", screen_text(app))
-            assert not re.search(r"[\w%][│┃]", screen_text(app)), "words touch a frame"
+            assert not TOUCHING.search(screen_text(app)), "words touch a frame"
         text = screen_text(app)
         app.theme = "ansi-dark"
         await settle(app, pilot)
         assert painted_codes(app, "standard") <= SIXTEEN and screen_text(app) == text
         monkeypatch.setattr(app, "no_color", True)
         assert painted_codes(app, "standard") <= UNCOLOURED
+
+
+async def test_little_of_a_screen_is_empty_once_two_levels_are_done() -> None:
+    app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
+    async with app.run_test(size=SIZES[0]) as pilot:
+        replay_at(app, 9.0)
+        for size in SIZES:
+            await pilot.resize_terminal(*size)
+            await settle(app, pilot)
+            assert empty_share(app) < 0.15, size
 
 
 def painted_codes(app: SwarmApp, colours: Literal["standard"]) -> set[str]:

@@ -24,7 +24,7 @@ from swarmtui.tui.tune.view import tune_view
 from tests.experiments.tune_builders import FOUR, ONE, SLOTS, TWO, done, failed, tune_status, write_tune_directory
 from tests.tui.conftest import Until
 from tests.tui.frame_builders import frame
-from tests.tui.screen_text import screen_text
+from tests.tui.screen_text import TOUCHING, screen_text
 
 EXPECTED = Path(__file__).parent / "expected"
 ROWS = [
@@ -56,6 +56,7 @@ async def test_tune_screen_matches_snapshot(tmp_path: Path, until: Until, size: 
         await pilot.pause()
         shown = screen_text(app) + "\n"
         await pilot.press("q")
+    assert not TOUCHING.search(shown), "words touch a frame"
     path = EXPECTED / f"tune-{size[0]}x{size[1]}.txt"
     if os.environ.get("UPDATE_SCREENS"):
         path.write_text(shown, encoding="utf-8")

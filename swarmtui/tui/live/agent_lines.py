@@ -65,7 +65,8 @@ def agent_columns(width: int) -> StreamColumns:
     room = width - _FIXED
     text = room - _TASK - 1
     if text < _MIN_TEXT:
-        return StreamColumns(max(4, room - _SPARK), _SPARK, 0)
+        # A cell is between the last column and the frame.
+        return StreamColumns(max(4, room - _SPARK - 1), _SPARK, 0)
     if text < _SPARK + _ENOUGH_TEXT:
         return StreamColumns(_TASK, 0, text)
     return StreamColumns(_TASK, _SPARK, text - _SPARK)

@@ -111,10 +111,15 @@ def _two_columns(width: int, body: int) -> Iterator[tuple[Place, Region]]:
     agents = max(_LEAST, min(most, round(body * share))) if with_agents else 0
     upper = body - lower - agents
     yield "curve", Region(0, _HEADER, left, upper)
-    numbers = round(upper * 0.55)
-    beside_it: dict[Place, int] = {"numbers": numbers, "machine": upper - numbers}
+    machine = round(upper * 0.45)
+    numbers = upper - machine
+    beside_it: dict[Place, int] = {"numbers": numbers, "machine": machine}
+    if beside:
+        # High bars say little more: the quality, with the most lines of all, has some of their rows.
+        more = upper // 10
+        beside_it |= {"numbers": numbers - more, "history": agents, "quality": lower + more}
     below: dict[Place, int] = {"agents": agents, "levels": lower} if with_agents else {"levels": lower}
-    yield from _stacked(left, _HEADER, right, beside_it | ({"history": agents, "quality": lower} if beside else {}))
+    yield from _stacked(left, _HEADER, right, beside_it)
     yield from _stacked(0, _HEADER + upper, left if beside else width, below)
 
 

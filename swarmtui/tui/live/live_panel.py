@@ -67,6 +67,7 @@ class LiveData(NamedTuple):
 
 class HasLiveData(Protocol):
     def live_data(self) -> LiveData: ...
+    def update_panels(self) -> None: ...
 
 
 class LivePanel(LineWidget):

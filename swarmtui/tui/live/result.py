@@ -296,6 +296,6 @@ def _row_lines(rows: Sequence[ResultRow], width: int) -> list[Line]:
         room = max(20, width - len(name))
         for at, part in enumerate(wrap(sanitize(row.text), room)):
             lines.append([(name if not at else " " * len(name), "title"), (part, row.style)])
-        if row.command:
-            lines.append([(" " * len(name), ""), (sanitize(row.command), "focus")])
+        parts = wrap(sanitize(row.command), room) if row.command else []
+        lines += [[(" " * len(name), ""), (part, "focus")] for part in parts]
     return lines

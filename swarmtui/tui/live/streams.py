@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 from textual.events import Click
@@ -18,7 +18,7 @@ from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, Movable, longest_fit, part_text, scale_top, shaded_bars, wrapped_note
 from swarmtui.tui.live.agent_lines import StreamLine, agent_columns, agent_lines, column_titles, has_times
 from swarmtui.tui.live.heat_map import STATE_SIGNS, HeatCell, MapLayout, heat_cells, legend, map_layout, map_lines
-from swarmtui.tui.live.live_panel import LiveData, LivePanel, StreamOrder
+from swarmtui.tui.live.live_panel import HasLiveData, LiveData, LivePanel, StreamOrder
 from swarmtui.tui.live.plan_line import is_visited
 
 STREAM_ORDERS: tuple[StreamOrder, ...] = ("state", "agent", "tok/s", "tokens", "TTFT")
@@ -338,7 +338,8 @@ class StreamsPanel(LivePanel, Movable):
 
     def move_by_streams(self, by: int) -> None:
         self.cursor += by
-        self.fit_view()
+        # Of the whole screen, which asks for the text of those that are visible now: a paused replay sends no frame.
+        cast(HasLiveData, self.screen).update_panels()
 
     def on_click(self, event: Click) -> None:
         """Choose the clicked agent, and open it with a double click; other clicks are for the whole panel."""

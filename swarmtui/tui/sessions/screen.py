@@ -158,14 +158,18 @@ class SessionsScreen(PanelScreen):
         yield KeyFooter()
 
     def actions(self) -> list[Action]:
-        """Return the actions for the row under the cursor: an experiment has sessions, and no result of its own."""
+        """Return the actions for the row under the cursor, if any: an experiment has sessions, and no own result."""
         actions = in_footer(super().actions(), "export", "checklist", "tuning_log", "probe_history")
         row = self._shown.get(self.query_one(TableList).selected)
-        if row is not None and isinstance(row.entry, SessionGroup):
+        if row is None:
+            unfit = ("open", *_OF_A_SESSION, *(() if self._marked else _OF_MARKED))
+            unfit += () if self._listed.rows else ("sort", "filter")
+            actions = [action for action in actions if action.id not in unfit]
+        elif isinstance(row.entry, SessionGroup):
             unfit = (*_OF_A_SESSION, *(() if self._marked else _OF_MARKED))
             actions = [action for action in actions if action.id not in unfit]
             actions = relabel(actions, {"open": "hide sessions" if row.opened else "its sessions"})
-        elif row is not None and not self._marked:
+        elif not self._marked:
             others = [id for id in self._to_compare() if id != row.id]
             labels = {"compare": f"compare with {'older' if others[0] < row.id else 'newer'}"} if others else {}
             selected = self._selected
