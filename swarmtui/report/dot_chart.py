@@ -309,7 +309,8 @@ def _boundary_names(
     first, last = columns[0], columns[-1]
     places = [
         [(first - len(text), text, "good") for text in _KEPT],
-        [(last + 1, text, past_hue) for text in past],
+        # With a blank before a frame.
+        [(last + 1, f"{text.rstrip()} ", past_hue) for text in past],
     ]
     if between := max(0, last - first - 1):
         places.append(

@@ -37,6 +37,7 @@ _CONFIGURATION = (
     keyed("c", "C"),
     keyed("starts", "starts"),
     keyed("change", "vs first"),
+    keyed("verdict", "verdict", right=False),
     keyed("ttft", "TTFT", seconds),
     keyed("j_token", "J/token", lambda value: significant(value, 3)),
     keyed("j_prefill", "prefill J/token", lambda value: significant(value, 3)),
@@ -48,8 +49,8 @@ _CONFIGURATION = (
     keyed("problem", "problem", right=False, least=10),
 )
 _DROP = (
-    "start", "errors", "gpu_gib", "gpu_w", "j_prefill", "j_decode", "j_token", "ttft", "change", "limit", "c", "starts",
-    "problem",
+    "start", "errors", "gpu_gib", "gpu_w", "j_prefill", "j_decode", "verdict", "j_token", "ttft", "limit", "c",
+    "starts", "change", "problem",
 )  # fmt: skip
 
 
@@ -87,11 +88,8 @@ def leaderboard(found: TuneSummary) -> Table:
         best = rank == 1 and found.ranked
         apart = None if rank == 1 else change_from(found.leaderboard[0], row, found.objective)
         code = _STANDINGS.get(standing)
-        words = (
-            SIGNS[code] if code else "",
-            signed_percent(apart) if apart is not None else "",
-            standing_text(standing, found.objective),
-        )
+        change = (SIGNS[code] if code else "", signed_percent(apart) if apart is not None else "")
+        words = standing_text(standing, found.objective)
         rows.append(
             result_figures(row)
             | {
@@ -100,7 +98,8 @@ def leaderboard(found: TuneSummary) -> Table:
                     "the command" if found.auto and not row.flags else format_flags(row.flags), "best" if best else None
                 ),
                 "starts": row.starts,
-                "change": Cell(" ".join(filter(None, words)), code) if any(words) else None,
+                "change": Cell(" ".join(filter(None, change)), code) if any(change) else None,
+                "verdict": Cell(words, code) if words else None,
             }
         )
     table = configuration_table(rows, ("state", "problem", *(("starts",) if found.one_server else ())))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from swarmtui.report.table import Block, Cell, Code, Facts, Layout, Row, Sentence, Table, fit
-from swarmtui.text import pad, sanitize
-from swarmtui.tui.lines import Line, ljust, wrap
+from swarmtui.text import sanitize
+from swarmtui.tui.lines import Line, ljust, rjust, wrap
 
 STYLES: dict[Code | None, str] = {
     "ok": "good", "best": "good", "kept": "good", "faster": "good",
@@ -62,8 +62,11 @@ def titles_line(layout: Layout) -> Line:
 
 
 def row_line(row: Row, layout: Layout, plain: str = "") -> Line:
-    """Return a row with the styles of its codes; `plain` is that of cells without one."""
+    """Return a row with the styles of its codes; `plain` is that of cells without one.
+
+    Text that takes more cells here than in a file, such as a label in Tamil, is cut.
+    """
     return [
-        (" " * layout.gap + pad(cell.text, w, right=column.right), STYLES.get(cell.code) or plain)
+        (" " * layout.gap + (rjust if column.right else ljust)(cell.text, w), STYLES.get(cell.code) or plain)
         for cell, w, column in zip(row, layout.widths, layout.columns, strict=True)
     ]

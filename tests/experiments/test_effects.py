@@ -111,7 +111,7 @@ def test_restarted_configurations_are_slower_than_the_best_or_not_sure_yet() -> 
     assert found.leaderboard[2].out_tps == pytest.approx(99.997, abs=1e-3)  # without the lucky start that chose it
     text = tune_text(found)
     lines = {line.split("|")[2].strip(): line for line in text.splitlines() if line.startswith("|")}
-    assert "−33 % slower |" in lines["--n 1"] and "not sure yet" in lines["--n 2"] and "▸" in lines["--n 3"]
+    assert "▼ −33 % | slower " in lines["--n 1"] and "not sure yet" in lines["--n 2"] and "▸" in lines["--n 3"]
     assert "Not sure yet whether the first is better than 1 other" in text
     assert "Ranked by 3 restarts of each; slower" in text.replace("\n  ", " ") and "(95 %" in text
     assert "start the best:\n    x 8000 --n 3\n" in text
@@ -138,7 +138,7 @@ def test_any_objective_is_ranked_by_starts() -> None:
         tune_of(1, 2, objective="ttft_s"), started({1: (100.0, 101.0, 99.0), 2: (150.0, 151.0, 149.0)})
     )
     assert found.standings == ("best", "behind") and found.leaderboard[0].flags == {"--n": 2}
-    assert "+50 % slower" in tune_text(found)
+    assert "▼ +50 % | slower " in tune_text(found)
 
 
 def test_energy_is_not_slower_but_more() -> None:

@@ -149,6 +149,12 @@ def test_levels_that_are_neither_kept_nor_missed_are_between_two_lines(width: in
     assert {"9", "16"} <= {*lines[-1].split()}
 
 
+@pytest.mark.parametrize(("kept", "past", "width"), [(9, 10, 36), (10, 14, 48), (14, 16, 86)])
+def test_the_name_past_the_boundary_is_clear_of_the_frame(kept: int, past: int, width: int) -> None:
+    lines = text_of(paint_charts([bounded_chart(kept, past, None)], width, 16))
+    assert not [line for line in lines if line.ljust(width)[width - 1] not in " ┊"]
+
+
 def test_a_level_that_is_planned_within_the_boundary_is_not_sure_either() -> None:
     assert bounded_chart(10, 14, 14).boundary == ((10, 14), (10, 14))
     assert bounded_chart(10, 14, 14, planned=(12.0,)).boundary == ((10, 12), (12, 14))

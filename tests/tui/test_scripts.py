@@ -20,11 +20,13 @@ from textual._compositor import LayoutUpdate
 from textual.drivers.headless_driver import HeadlessDriver
 from wcwidth import wcwidth
 
+from swarmtui.report.table import Column, tabulate
 from swarmtui.text import display_width, sanitize, truncate
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.cell_text import with_stand_ins
 from swarmtui.tui.lines import cell_width, fit_line, ljust, wrap
 from swarmtui.tui.live.run_screen import RunScreen
+from swarmtui.tui.tables import table_lines
 from swarmtui.tui.terminal_cells import TerminalCells
 from swarmtui.tui.textual_patches import FullUpdate
 from tests.cli.programs import ROOT
@@ -49,6 +51,13 @@ def test_a_cluster_has_room_for_what_any_terminal_uses(text: str) -> None:
     text = "a" + text.replace(" ", "a")
     assert cell_width(text) >= display_width(text)
     assert display_width(truncate(text, 7)) <= 7
+
+
+def test_rows_of_a_table_have_the_width_of_its_titles() -> None:
+    table = tabulate("", [(word, "end") for word in WORDS], [
+        Column("word", "word", lambda row: row[0], right=False), Column("end", "", lambda row: row[1])
+    ])  # fmt: skip
+    assert len({cell_width("".join(text for text, _ in line)) for line in table_lines(table, 80)}) == 1
 
 
 def repaint(app: SwarmApp, columns: int, rows: int) -> Emulator:

@@ -462,7 +462,7 @@ def test_a_long_result_of_an_experiment_leaves_room_for_labels_and_states() -> N
     result = "so far 1,670 tok/s at C=8 with --slots 8"
     group = SessionGroup(id="tune:t", kind="tune", name="t", sessions=(row,), result=result)
     table = session_table([ListRow(group), ListRow(row)], {}, ("time", "name", "answer", "state"), "%m-%d %H:%M")
-    _, first, second = map(text_of, ([line] for line in block_lines([table], 74)))
+    _, first, second = map(text_of, ([line] for line in block_lines([table], 75)))
     assert "so far 1,670 tok/s at C…" in first and "--parallel …x-size 16384 " in second
     assert all(line.rstrip().endswith("stopped") for line in (first, second))
 

@@ -73,7 +73,7 @@ def tune_view(
         configurations=ConfigurationsView(
             configuration_table(
                 [_configuration(status, summary, frame if status.is_active else None) for status in shown],
-                ("rank", "change", "starts"),
+                ("rank", "change", "verdict", "starts"),
             ),
             tuple(configuration_key(status.flags) for status in shown),
         ),
