@@ -31,12 +31,12 @@ NO_STEP = "nothing that these figures point to"
 
 
 def answer_number(found: Answer) -> str:
-    """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `?5`, `16–35`"""
+    """Return the number of agents, or the best level, for where it stands alone: `5`, `5+`, `5?`, `16–35`"""
     doubtful = found.is_doubtful
     if found.agents is not None:
         parts = agents_number(found.agents, is_open=found.is_open, doubtful=doubtful, wide=found.wide_range)
-        return "".join(parts)
-    return "" if found.best_c is None else f"{'?' if doubtful else ''}{found.best_c}"
+        return "".join(reversed(parts))
+    return "" if found.best_c is None else f"{found.best_c}{'?' if doubtful else ''}"
 
 
 def answer_rows(summary: Summary) -> tuple[tuple[str, str], ...]:

@@ -169,7 +169,7 @@ def _slower_text(pair: Pair) -> str:
     """
     at = {row.figure: row for row in pair.rows if row.key == pair.headline}
     stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
-    claims = pair.agents and pair.flags and not pair.refused and not pair.doubts
+    claims = pair.agents and pair.flags and not pair.refused
     if not claims or stream is None or (stream.change or 0.0) > -_SLOWER:
         return ""
     each = f"each agent writes {_sure_change(stream)} {stream.where}"

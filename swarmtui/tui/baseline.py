@@ -132,10 +132,11 @@ def changed_flags(baseline: Baseline, servers: Sequence[DiscoveredServer]) -> st
     return sanitize(f"{changes}: changed since {baseline.server_name}")
 
 
-def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> str:
+def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False, notes: bool = True) -> str:
     """Say in one sentence whether a change helped; without a pair, `notice` says how the flags differ.
 
-    The doubts about a `doubtful` session are said beside it, and not repeated, nor is what to do next.
+    The doubts about a `doubtful` session are said beside it, and not repeated, nor is what to do next. `notes` name
+    levels that were disturbed, another speed of the machine, and sessions that are left out.
     """
     if pair is None:
         return notice
@@ -147,8 +148,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False) -> 
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since the run of {pair.since}" if pair.since else ""
     change = f"{SIGNS[pair_code(pair)]} {said} ({describe_changes(pair)}{since})"
-    machine = (note.text for note in pair.notes if note.code in ("machine_changed", "disturbed_level"))
-    return sanitize("; ".join(filter(None, (change, *machine, pair.left_out))))
+    machine = [note.text for note in pair.notes if note.code in ("machine_changed", "disturbed_level")]
+    return sanitize("; ".join(filter(None, (change, *machine, pair.left_out) if notes else (change,))))
 
 
 def record_effect(directory: Path, baseline: str = "") -> str:

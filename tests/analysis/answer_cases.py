@@ -327,7 +327,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "left_out_flag", NO_CONTEXT,
      "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"),
     ("surer", "surer_each", NO_CONTEXT | since(longer_command="swarmtui capacity"),
-     "a surer search of each decides (some minutes each)"),
+     "a surer search of each setting decides (some minutes each)"),
     ("change", "repeat_run", since(repeat_after=True, busy=True),
      "repeat the later run when the host is quiet (about 60 s)"),
     ("change", "repeat_run", since(repeat_before=True, repeat_after=True, decided=True),
@@ -340,11 +340,11 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "go_back", since(decided=True, worse=True, had=(13, 8)),
      "go back to --parallel 2: it had 13 agents instead of 8"),
     ("change", "meanwhile", since(answers_s=(1.37, 1.9), longer_command="swarmtui capacity"),
-     "a surer search of each decides (some minutes each); until then use --parallel 2, as a whole answer takes 1.37 s "
-     "instead of 1.90 s"),
-    ("change", "meanwhile", since(answers_s=(1.37, 1.9), longer_command="swarmtui capacity", before="", after=""),
-     "a surer search of each decides (some minutes each); until then use the server as it was, as a whole answer takes "
+     "a surer search of each setting decides (some minutes each); until then use --parallel 2, as a whole answer takes "
      "1.37 s instead of 1.90 s"),
+    ("change", "meanwhile", since(answers_s=(1.37, 1.9), longer_command="swarmtui capacity", before="", after=""),
+     "a surer search of each setting decides (some minutes each); until then use the server as it was, as a whole "
+     "answer takes 1.37 s instead of 1.90 s"),
     ("change", "faster_before", since(answers_s=(1.37, 1.9), same=True),
      "go back to --parallel 2, as a whole answer takes 1.37 s instead of 1.90 s: no difference in agents shows"),
     ("change", "faster_now", since(answers_s=(1.9, 1.37)),

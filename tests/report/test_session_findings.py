@@ -156,6 +156,12 @@ def differing(c: int, kept: int = 1, missed: int = 1) -> SearchedLevel:
         (searched(18, "kept", 2), differing(19), "18 kept (confirmed), 19 kept once, missed once"),
         (searched(18, "kept", 2), differing(19, 3, 2), "18 kept (confirmed), 19 kept 3 times, missed twice"),
         (differing(18), searched(19, "missed"), "18 kept once, missed once, 19 missed"),
+        # Close to the limit by itself, but above the range by what the others tell.
+        (
+            searched(18, "kept", 2),
+            msgspec.structs.replace(searched(20, "unsure"), room=-0.2, close=True),
+            "18 kept (confirmed), 20 missed, 19 not tried",
+        ),
     ],
 )
 def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
@@ -171,6 +177,17 @@ def test_levels_that_were_not_tried_and_an_answer_that_was_seen_once_are_said(
     assert answer(asked, slo, "ttft_p90=2s", {}).border == said
     disturbed = msgspec.structs.replace(asked, quality=BUSY)
     assert not answer(disturbed, slo, "ttft_p90=2s", {}).border, "what was missed proves nothing"
+
+
+def test_an_answer_with_few_requests_of_its_own_names_the_level_that_shows_it() -> None:
+    """2 of 2 requests are no reason for a number that stands large."""
+    few = SearchedLevel(c=7, visits=1, n=2, good=2, state="kept", cut=True)
+    above = SearchedLevel(c=8, visits=2, n=34, good=34, state="unsure", room=0.21, close=True)
+    search = SearchState(goal="capacity", levels=(few, above, searched(16, "missed")))
+    found = Capacity(slo="ttft_p90=2s", agents=7, low=7, high=15, next_c=16, alpha=0.2, visits=4, requests=60)
+    asked = msgspec.structs.replace(summary([level(c, tps=100) for c in (7, 8)]), search=search, capacity=found)
+    said = answer(asked, parse_slo("ttft_p90=2s"), "ttft_p90=2s", {}).border
+    assert said == "7 kept, as 8 was in 34 of 34, 16 missed; 8 is too close to the limit to count"
 
 
 def test_range_that_is_wider_than_its_levels_says_why() -> None:

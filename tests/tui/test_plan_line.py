@@ -223,8 +223,9 @@ def test_before_its_requests_end_a_visit_says_what_decides_it() -> None:
     assert first_token_texts(msgspec.structs.replace(shown, first_tokens=early))[-1] == (
         "3 first tokens in time (2 in flight)"
     )
-    over = msgspec.structs.replace(shown, first_tokens=msgspec.structs.replace(known, oldest_s=2.24))
-    assert first_token_texts(over)[1] == "oldest wait > 2 s, over 2 s"
+    for oldest_s, waits in ((2.24, "oldest wait > 2 s (the limit)"), (3.4, "oldest wait > 3 s, over 2 s")):
+        over = msgspec.structs.replace(shown, first_tokens=msgspec.structs.replace(known, oldest_s=oldest_s))
+        assert first_token_texts(over)[1] == waits
     late = msgspec.structs.replace(known, in_time=0, late=2, oldest_s=None)
     assert first_token_texts(msgspec.structs.replace(shown, first_tokens=late)) == ("2 first tokens late",)
 

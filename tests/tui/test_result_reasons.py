@@ -47,7 +47,8 @@ async def test_why_not_one_more_and_what_to_expect_need_no_key(size: tuple[int, 
         await pilot.pause()
         screen = screen_text(app)
         said = " ".join(re.sub("[┃│]", " ", screen).split())
-        assert f"How sure {answer.border}" in said, screen
+        assert re.search(r"How sure (80 %: )?7 kept \(confirmed\), 8 close to the limit,", said), screen
+        assert said.count("80 %") == 1, "how sure it is, is said once"
         for part in (f"Why no more {WHY}", SLOTS, f"Try next {SETTING}: {EXPECTED} {IF}"):
             assert part in said, screen
         assert "✓? 17 of 17" in said, "the sign that the sentence explains"
@@ -68,8 +69,8 @@ def test_a_setting_that_is_tried_after_a_surer_measurement_has_no_forecast_befor
 
 def test_steps_are_said_in_the_order_in_which_they_are_done() -> None:
     flag = NextStep(code="left_out_flag", sentence="add --ctx-size 32768", command="--ctx-size 32768")
-    surer = NextStep(code="surer_each", sentence="a surer search of each decides", command="swarmtui capacity")
-    said = "add --ctx-size 32768; restart with it; then press N: a surer search of each decides"
+    surer = NextStep(code="surer_each", sentence="a surer search of each setting decides", command="swarmtui capacity")
+    said = "add --ctx-size 32768; restart with it; then press N: a surer search of each setting decides"
     assert steps_text([app_step(step) for step in (flag, surer)], "R") == said
     assert steps_text([flag], "R") == "add --ctx-size 32768; restart with it, then press R"
     assert steps_text([flag]) == "add --ctx-size 32768", "a simulator is not restarted"

@@ -325,7 +325,8 @@ def test_a_doubt_is_said_in_words_and_does_not_hide_what_is_measured() -> None:
     doubts = (("host_pressure", "host CPU"), ("coalesced_chunks", "coalesced chunks"))
     lines = tuple(QualityLine(code=code, name=n, state="doubtful", value="", sentence="") for code, n in doubts)
     view = header_view(*manual(quality=lines), None, None)
-    assert view.quality == ("? not sure: the host was busy and 1 more", "? the host was busy and 1 more", "? not sure")
+    said = "the host was busy and 1 more"
+    assert view.quality == (f"? quality not sure: {said}", f"? {said}", "? quality not sure", "? not sure")
     for width in (80, 200):
         panel = HeaderPanel()
         panel.view = view

@@ -97,14 +97,16 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
     above = [level for level in searched.levels if facts.agents < level.c < (facts.gone_c or inf)]
     above = [level for level in above if level.state != "dip"]
-    missed = next((number for number, level in enumerate(above) if level.state == "missed"), len(above))
+    # One that is close to the limit, but above the range, is missed by what those below it tell.
+    beyond = inf if facts.high is None else facts.high
+    is_missed = [level.state == "missed" or (level.close and level.c > beyond) for level in above]
+    missed = is_missed.index(True) if True in is_missed else len(above)
     close = [level for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
-    past = [
-        (level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[: missed + 1] if level not in close
-    ]
+    past = [(level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[:missed] if level not in close]
+    past += [(level.c, f"{level.c} missed") for level in above[missed : missed + 1]]
     if not past and not close and facts.c is not None:
         past = [(facts.c, f"{facts.c} missed")]
-    parts = [_kept_words(facts.agents, searched.level(facts.agents)), *(words for _, words in past)]
+    parts = [_kept_words(facts.agents, searched), *(words for _, words in past)]
     levels = [] if close else [facts.agents, *(c for c, _ in past)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
@@ -133,10 +135,17 @@ def _past_words(level: SearchedLevel, first: int | None) -> str:
     return f"missed ({doubt})" if level.c == first and not level.close else doubt
 
 
-def _kept_words(c: int, level: SearchedLevel | None) -> str:
-    """Say that a level is kept, and how sure that is: seen once, or with visits that do not agree, it is not."""
+def _kept_words(c: int, search: SearchState) -> str:
+    """Say that a level is kept, and how sure that is: seen once, or with visits that do not agree, it is not.
+
+    With too few requests of its own, it is kept as one above it is.
+    """
+    level = search.level(c)
     if level is None:
         return f"{c} kept"
+    above = next((one for one in search.levels if one.c > c and not one.cut and (one.room or 0.0) > 0.0), None)
+    if level.cut and level.visits == 1 and above is not None:
+        return f"{c} kept, as {above.c} was in {above.good} of {above.n}"
     if level.state == "unsure" and level.differs:
         return f"{c} {doubt_words(level)}{_visit_words(level)}"
     visits = level.visits - level.cut

@@ -90,7 +90,7 @@ DECIDING = (
     AnswerRow("change", "left_out_flag", ("left_out",), _adds_flag, _left_out_text,
         lambda f: f.left_out.flag if f.left_out else ""),
     AnswerRow("surer", "surer_each", ("left_out", "change"), lambda f: _adds_flag(f) and _may_be_surer(f),
-        lambda _: "a surer search of each decides (some minutes each)", lambda f: _change(f).longer_command),
+        lambda _: "a surer search of each setting decides (some minutes each)", lambda f: _change(f).longer_command),
     AnswerRow("change", "repeat_run", ("change",), lambda f: _change(f).repeat_after,
         lambda f: _repeat(_change(f), "the later run"), lambda f: _change(f).command),
     AnswerRow("change", "repeat_earlier", ("change",), lambda f: _change(f).repeat_before and _restarts(f),
@@ -102,7 +102,7 @@ DECIDING = (
         lambda f: _change(f).before),
     AnswerRow("change", "meanwhile", ("change",), lambda f: _is_open(f) and _change(f).answers_s is not None
         and bool(_change(f).longer_command),
-        lambda f: f"a surer search of each decides (some minutes each); until then use {_better_side(f)}",
+        lambda f: f"a surer search of each setting decides (some minutes each); until then use {_better_side(f)}",
         lambda f: _change(f).longer_command),
     AnswerRow("change", "faster_before", ("change",), lambda f: _no_difference(f) and _is_faster_before(f),
         lambda f: f"go back to {_better_side(f)}: no difference in agents shows", lambda f: _change(f).before),

@@ -199,8 +199,9 @@ def first_token_texts(frame: Frame) -> tuple[str, ...]:
     waits = ""
     if known.oldest_s is not None and (oldest_s := wait_s(known.oldest_s)):
         limit = time_text(known.limit_s)
-        waits = f"oldest wait > {oldest_s:g} s"
-        waits += f", over {limit}" if known.oldest_s > known.limit_s else f" (limit {limit})"
+        over = known.oldest_s > known.limit_s
+        beside = f", over {limit}" if oldest_s > known.limit_s else " (the limit)" if over else f" (limit {limit})"
+        waits = f"oldest wait > {oldest_s:g} s{beside}"
     # Otherwise there are more first tokens than requests, of which only those that ended are counted.
     early = f" ({known.in_flight} in flight)" if known.in_flight else ""
     in_time = f"{count_noun(known.in_time, 'first token')} in time{early}" if known.in_time else ""

@@ -185,10 +185,10 @@ def _quality(frame: Frame) -> tuple[tuple[str, ...], StatusStyle]:
         sign, style = QUALITY_SIGNS["ok"]
         return (f"{sign} quality ok",), style
     sign, style = QUALITY_SIGNS[bad[0].state]
-    state = "not sure" if bad[0].state == "doubtful" else bad[0].state
+    states = ("quality not sure", "not sure") if bad[0].state == "doubtful" else (bad[0].state,)
     more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
     said = f"{sanitize(doubt_text(bad[0]))}{more}"
-    return (f"{sign} {state}: {said}", f"{sign} {said}", f"{sign} {state}"), style
+    return (f"{sign} {states[0]}: {said}", f"{sign} {said}", *(f"{sign} {state}" for state in states)), style
 
 
 def _progress(frame: Frame) -> tuple[str, float | None]:

@@ -76,10 +76,11 @@ def result_view(
     levels: LevelsView,
     comparison: str,
     *,
+    brief_comparison: str = "",
     steps: tuple[NextStep, ...] = (),
     again_key: str = "",
 ) -> ResultView:
-    """`comparison` is the verdict against the baseline.
+    """`comparison` is the verdict against the baseline, the brief one without the notes that its own screen has.
 
     `steps` are what to try by what both have shown. `again_key` asks a server again that was restarted for such a step.
     """
@@ -88,7 +89,8 @@ def result_view(
     if answer is not None and steps:
         answer = msgspec.structs.replace(answer, next=steps)
     number, unit = _large(answer, frame)
-    finding, compared = _finding(frame) if answer is None else "", ResultRow("Compared", comparison)
+    finding = _finding(frame) if answer is None else ""
+    compared = ResultRow("Compared", comparison, brief=brief_comparison)
     rows: tuple[ResultRow, ...] = (ResultRow("", finding, "bold"), compared)
     if answer is not None:
         rows = _answer_rows(answer, compared, again_key, find_doubts(frame.quality, brief=True) if frame else ())
@@ -129,7 +131,7 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Se
     return (
         ResultRow("", answer.headline.sentence, "bold", brief=_brief(answer)),
         ResultRow("Doubt", doubt_text(answer), brief=doubt_text(shorter)),
-        ResultRow("How sure", answer.border),
+        ResultRow("How sure", answer.border, brief=f"{_sure(answer)}: {answer.border}" if _sure(answer) else ""),
         compared,
         point,
         ResultRow("Why no more", answer.limit.sentence if known else ""),
@@ -138,12 +140,18 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Se
 
 
 def _brief(answer: Answer) -> str:
-    """Return the headline without the SLO, which the header shows; empty for another one than a capacity."""
+    """Return the headline without the SLO, which the header shows; empty for another one than a capacity.
+
+    How sure it is follows in a line of its own, if it has one.
+    """
     if answer.headline.code not in ("capacity", "capacity_or_more") or answer.agents is None:
         return ""
-    sure = "" if answer.confidence is None or answer.doubts else f", {short_percent(answer.confidence)} sure"
-    low, high = answer.low, answer.high
-    return f"{agents_clause(answer.agents, low, high).rstrip(',')}{sure}"
+    said = agents_clause(answer.agents, answer.low, answer.high).rstrip(",")
+    return f"{said}, {_sure(answer)} sure" if _sure(answer) and not answer.border else said
+
+
+def _sure(answer: Answer) -> str:
+    return "" if answer.confidence is None or answer.doubts else short_percent(answer.confidence)
 
 
 def _quality(answer: Answer, odd: int) -> str:
@@ -181,12 +189,12 @@ def result_of(data: LiveData) -> ResultView:
     shown = data.shown
     table = levels_view(levels, data.pair, tasks, "", shown.provisional, *shown.marked_by, goodput=judged, slo=slo)
     doubtful = frame is not None and frame.answer is not None and bool(frame.answer.doubts)
-    comparison = compared_text(data.pair, data.comparison, doubtful=doubtful)
+    said, brief = (compared_text(data.pair, data.comparison, doubtful=doubtful, notes=notes) for notes in (True, False))
     steps = data.pair.next if data.pair else ()
     # A simulator of this process is no server that the user restarts.
     real = session is not None and any(one.url and not one.embedded for one in session.endpoints)
     key = data.again_key if real else ""
-    return result_view(frame, data.shown.ended, table, comparison, steps=steps, again_key=key)
+    return result_view(frame, data.shown.ended, table, said, brief_comparison=brief, steps=steps, again_key=key)
 
 
 def ended_rows(data: LiveData, width: int, height: int) -> EndedRows:
