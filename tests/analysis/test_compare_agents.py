@@ -327,7 +327,9 @@ def test_one_agent_alone_is_faster_only_if_the_intervals_are_apart() -> None:
         return [note.text for note in pair.notes if note.code == "machine_changed"]
 
     assert noted((90.0, 150.0)) == [] == noted((10.0, 150.0))
-    assert noted((10.0, 10.0)) == ["one agent alone was 135 % faster now: this machine ran slower before"]
+    assert noted((10.0, 10.0)) == [
+        "one agent alone is 135 % faster now, which other slots do not explain: this machine varies"
+    ]
 
 
 def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:

@@ -39,9 +39,13 @@ def test_levels_of_both_searches_show_what_the_numbers_do_not() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(11, 17), rooms=rooms)
     assert found is not None and found.sentence() == "more agents: 9 (9–12) → 11 (11–17), 80 % sure"
-    assert found.why == "26 % more room with 9, 11 and 13 agents on both; repeats seldom differ by more than 20 %"
+    less = "what the SLO limits takes 26 % less time with 9, 11 and 13 agents on both"
+    assert found.why == f"{less}; repeats seldom differ by 20 %"
     back = compare_agents(answered(11, 17), answered(9, 12), rooms=room_change(searched(AFTER), searched(BEFORE)))
-    assert back is not None and (back.word, back.why[:14]) == ("fewer agents", "26 % less room")
+    assert back is not None and (back.word, back.why[:40]) == (
+        "fewer agents",
+        "what the SLO limits takes 35 % more time",
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_equal_numbers_are_not_the_same_if_their_levels_changed() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(9, 17), rooms=rooms)
     assert found is not None and found.sentence() == "not sure yet: 9 (9–12) → 9 (9–17)"
-    assert found.why.startswith("26 % more room")
+    assert found.why.startswith("what the SLO limits takes 26 % less time")
     still = compare_agents(answered(9, 12), answered(9, 17), rooms=room_change(searched(BEFORE), searched(BEFORE)))
     assert still is not None and still.word == "same"
 
@@ -115,4 +119,4 @@ def test_a_comparison_says_at_which_levels_it_was_decided() -> None:
     )
     lines = {line.name: line.text for line in answer_lines(compare_pair(*sides))}
     assert lines["Agents"] == "more agents: 9 (9–12) → 11 (11–17), 80 % sure"
-    assert lines["How sure"].startswith("26 % more room with 9, 11 and 13 agents on both")
+    assert lines["How sure"].startswith("what the SLO limits takes 26 % less time")

@@ -77,9 +77,9 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
         seen = f"at {agents(facts.c or 0)} {missed[0].text(facts)}"
         said = f"not known: {seen}" if row.code in _DISTURBANCES else f"likely: {seen}, and {row.text(facts)}"
         return AnswerSentence(code="not_known", sentence=said)
-    possible = facts.agents is not None and (facts.high is None or (facts.c or 0) <= facts.high)
     level = search.level(facts.c) if search is not None else None
-    possible = possible and (level is None or level.state != "missed")
+    within = facts.high is None or (facts.c or 0) <= facts.high or (level is not None and level.close)
+    possible = facts.agents is not None and within and (level is None or level.state != "missed")
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     return AnswerSentence(code=row.code, sentence=f"{at} {missed[0].text(facts)}: {row.text(facts)}")
@@ -103,18 +103,23 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     missed = is_missed.index(True) if True in is_missed else len(above)
     close = [level for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
     past = [(level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[:missed] if level not in close]
-    past += [(level.c, f"{level.c} missed") for level in above[missed : missed + 1]]
+    past += [
+        (level.c, f"{level.c} missed{f' ({doubt_words(level)})' if level.close else ''}")
+        for level in above[missed : missed + 1]
+    ]
     if not past and not close and facts.c is not None:
         past = [(facts.c, f"{facts.c} missed")]
     parts = [_kept_words(facts.agents, searched), *(words for _, words in past)]
     levels = [] if close else [facts.agents, *(c for c, _ in past)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
-    if close:
-        as_ = f", as {facts.varies}" if facts.varies else ""
-        are = "is" if len(close) == 1 else "are"
-        return f"{verdicts}; {_listed(close)} {are} too close to the limit to count{as_}"
-    return f"{verdicts}; {facts.varies}" if facts.varies else verdicts
+    are = "is" if len(close) == 1 else "are"
+    near = f"{_listed(close)} {are} too close to the limit to count" if close else ""
+    up_to = (
+        f", up to {facts.high} may keep it another time" if facts.high is not None and facts.high > facts.agents else ""
+    )
+    why = f"as {facts.varies}{up_to}" if facts.varies and up_to else facts.varies
+    return "; ".join(filter(None, (verdicts, near, why)))
 
 
 def _listed(levels: Sequence[SearchedLevel]) -> str:

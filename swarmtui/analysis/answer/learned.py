@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from swarmtui.analysis.answer.deciding import REPEATS
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.slots_change import SlotsChange
 from swarmtui.analysis.answer.table import rows_said
@@ -74,6 +75,8 @@ def decide_first(
         return tuple(steps)
     # A flag does not decide what is open: what does follows it.
     rows = [said[0], *rows_said("surer", facts)]
+    if said[0].code == "left_out_flag":
+        rows += [row for row in said[1:2] if row.code in REPEATS]
     first = (NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts)) for row in rows)
     others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
     return (*first, *others)

@@ -7,7 +7,7 @@ search share.
 
 from __future__ import annotations
 
-from math import expm1, log1p, sqrt
+from math import copysign, expm1, log1p, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
@@ -37,13 +37,14 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`26 % more room with 9, 11 and 13 agents on both; repeats seldom differ by more than 22 %`"""
+        """`what the SLO limits takes 26 % less time with 9, 11 and 13 agents on both; repeats seldom differ by 20 %`"""
         *others, last = map(str, self.levels)
         listed = " and ".join(filter(None, (", ".join(others), last)))
-        size, seldom = (percent(-expm1(-abs(log))) for log in (self.change, self.repeats))
-        more = "more" if self.change > 0.0 else "less"
+        size, seldom = (percent(abs(expm1(-copysign(log, self.change)))) for log in (self.change, self.repeats))
+        less = "less" if self.change > 0.0 else "more"
         agents = "agent" if listed == "1" else "agents"
-        return f"{size} {more} room with {listed} {agents} on both; repeats seldom differ by more than {seldom}"
+        at = f"with {listed} {agents} on both"
+        return f"what the SLO limits takes {size} {less} time {at}; repeats seldom differ by {seldom}"
 
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:

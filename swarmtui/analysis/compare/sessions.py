@@ -252,8 +252,8 @@ def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
     moved = faster / slower - 1.0
     if moved < _MACHINE_CHANGED or faster * (1.0 - (above or 0.0)) <= slower * (1.0 + (below or 0.0)):
         return ()
-    when, then = ("now", "ran slower before") if row.after > row.before else ("before", "runs slower now")
-    text = f"one agent alone was {percent(moved)} faster {when}: this machine {then}"
+    than = f"{percent(abs(row.after / row.before - 1.0))} {'faster' if row.after > row.before else 'slower'}"
+    text = f"one agent alone is {than} now, which other slots do not explain: this machine varies"
     return (Finding(code="machine_changed", text=text),)
 
 
