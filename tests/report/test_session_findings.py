@@ -191,7 +191,7 @@ def test_an_answer_with_few_requests_of_its_own_names_the_level_that_shows_it() 
 
 
 def test_range_that_is_wider_than_its_levels_says_why() -> None:
-    slo, why = parse_slo("ttft_p90=2s"), "room here differs by up to 7 % from run to run"
+    slo, why = parse_slo("ttft_p90=2s"), "room differs by up to 7 % between runs"
     search = SearchState(goal="capacity", levels=(searched(18, "kept", 2), searched(19, "missed")))
     found = Capacity(
         slo="ttft_p90=2s", agents=18, low=17, high=19, next_c=19, alpha=0.2, visits=3, requests=48,
@@ -200,7 +200,7 @@ def test_range_that_is_wider_than_its_levels_says_why() -> None:
     asked = msgspec.structs.replace(summary([level(18, tps=100)]), search=search, capacity=found)
     said = answer(asked, slo, "ttft_p90=2s", {})
     assert said.headline.sentence.startswith("18 agents (17–19) with ")
-    assert said.border == f"18 kept (confirmed), 19 missed; as {why}, up to 19 may keep it another time"
+    assert said.border == f"18 kept (confirmed), 19 missed; {why}, so up to 19 may keep it"
     report = render_markdown([SessionData("", msgspec.structs.replace(asked, answer=said))]).decode()
     assert report.count(why) == 1
 
@@ -315,9 +315,9 @@ def test_levels_between_the_answer_and_the_first_missed_one_are_named() -> None:
     why = "11 kept (confirmed), 16 missed; 12 and 13 are too close to the limit to count"
     assert said.border == why and said.limit.sentence.startswith("at 16 agents the first token took ")
     assert level_marks(levels, answer=said).past == 16, "12 is within the range"
-    vary = Finding(code="runs_vary", text="room here differs by up to 19 % from run to run")
+    vary = Finding(code="runs_vary", text="room differs by up to 19 % between runs")
     varied = msgspec.structs.replace(asked, capacity=msgspec.structs.replace(found, findings=(vary,)))
-    assert answer(varied, slo, "ttft_p90=2s", {}).border == f"{why}; as {vary.text}, up to 14 may keep it another time"
+    assert answer(varied, slo, "ttft_p90=2s", {}).border == f"{why}: {vary.text}, so up to 14 may keep it"
 
 
 @pytest.mark.parametrize("missed", [True, False])

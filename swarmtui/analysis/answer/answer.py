@@ -89,7 +89,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """Say which levels the number rests on; empty where they prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count, as …`: the
+    the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count: room …`: the
     range allows for another minute.
     """
     if not facts.agents or facts.disturbed is not None:
@@ -115,11 +115,9 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
     are = "is" if len(close) == 1 else "are"
     near = f"{_listed(close)} {are} too close to the limit to count" if close else ""
-    up_to = (
-        f", up to {facts.high} may keep it another time" if facts.high is not None and facts.high > facts.agents else ""
-    )
-    why = f"as {facts.varies}{up_to}" if facts.varies and up_to else facts.varies
-    return "; ".join(filter(None, (verdicts, near, why)))
+    is_open = facts.high is not None and facts.high > facts.agents
+    why = f"{facts.varies}{f', so up to {facts.high} may keep it' if is_open else ''}" if facts.varies else ""
+    return "; ".join(filter(None, (verdicts, ": ".join(filter(None, (near, why))))))
 
 
 def _listed(levels: Sequence[SearchedLevel]) -> str:
