@@ -89,7 +89,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """Say which levels the number rests on; empty where they prove nothing, or none is kept.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count: room …`: the
+    the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count: …`: the
     range allows for another minute.
     """
     if not facts.agents or facts.disturbed is not None:
