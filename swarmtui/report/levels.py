@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isclose
 from typing import TYPE_CHECKING
 
-from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM
 from swarmtui.analysis.capacity.marks import LevelMarks, level_marks
-from swarmtui.analysis.capacity.words import UnsureReason, unsure_reasons, visit_counts
+from swarmtui.analysis.capacity.words import UnsureReason, room_share, unsure_reasons, visit_counts
 from swarmtui.analysis.limits.slo import is_awaited, parse_slo, time_text
 from swarmtui.model.client_protocol import ProvisionalLevel
 from swarmtui.model.findings import Goodput, SearchState
 from swarmtui.model.load import LoadBase, traits
 from swarmtui.model.plan import is_open_loop
 from swarmtui.model.session import Level, TaskFigures
-from swarmtui.numbers import percent, rate, seconds
+from swarmtui.numbers import rate, seconds
 from swarmtui.report.level_columns import COLUMNS, WEAK_BASE, mark_weak_base
 from swarmtui.report.table import MARKS, Cell, Code, Column, Table, Value, tabulate
 from swarmtui.report.verdicts import change_cell, change_percent, verdict_cell
@@ -112,7 +110,7 @@ def level_table(
         columns = [met if column.id == "n" else column for column in columns]
     if search is not None and search.goal == "capacity":
         rooms = {float(one.c): one.room for one in search.levels}
-        room: Column[Level] = Column("room", "room", lambda level: rooms.get(level.offered_load), _room)
+        room: Column[Level] = Column("room", "room", lambda level: rooms.get(level.offered_load), room_share)
         columns = [room if column.id == "ttft_p90" else column for column in columns]
     if levels and not growing:
         columns = [column for column in columns if any(column.cell(level).code != "missing" for level in levels)]
@@ -145,12 +143,6 @@ def _provisional_code(level: ProvisionalLevel, running: float | None, search: Se
         return "partial"
     judged = search is not None and search.level(level.c) is not None
     return None if judged or (level.of is not None and level.done >= level.of) else "incomplete"
-
-
-def _room(share: float) -> str:
-    """Searches look no further than a factor of two from a limit."""
-    text = percent(round(share, 2))
-    return f"≥{text}" if isclose(share, MOST_ROOM) else f"≤{text}" if isclose(share, LEAST_ROOM) else text
 
 
 def slo_counts(found: Iterable[Goodput], search: SearchState | None = None) -> dict[float, tuple[str, int, int]]:

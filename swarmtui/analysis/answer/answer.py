@@ -86,17 +86,22 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
 
 
 def _border(facts: AnswerFacts, search: SearchState | None) -> str:
-    """Say which levels the number rests on; empty where they prove nothing, or none is kept.
+    """Say which levels the number rests on; empty where none is kept, or where they prove nothing.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
     the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count: …`: the
     range allows for another minute.
     """
-    if not facts.agents or facts.disturbed is not None:
+    if not facts.agents:
         return ""
     searched = search if search and search.goal == "capacity" else SearchState(goal="capacity")
     above = [level for level in searched.levels if facts.agents < level.c < (facts.gone_c or inf)]
     above = [level for level in above if level.state != "dip"]
+    if facts.disturbed is not None:
+        # What was missed proves nothing, and neither do the ends of the range.
+        above = [level for level in above if searched.shown_state(level) == "just kept"]
+        if not above:
+            return ""
     # One that is close to the limit, but above the range, is missed by what those below it tell.
     beyond = inf if facts.high is None else facts.high
     is_missed = [level.state == "missed" or (level.close and level.c > beyond) for level in above]
@@ -107,7 +112,7 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
         (level.c, f"{level.c} missed{f' ({doubt_words(level)})' if level.close else ''}")
         for level in above[missed : missed + 1]
     ]
-    if not past and not close and facts.c is not None:
+    if not past and not close and facts.c is not None and facts.disturbed is None:
         past = [(facts.c, f"{facts.c} missed")]
     parts = [_kept_words(facts.agents, searched), *(words for _, words in past)]
     levels = [] if close else [facts.agents, *(c for c, _ in past)]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isclose
 from typing import Literal, get_args
 
 import msgspec
 
+from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM
 from swarmtui.analysis.limits.slo import RATE, SloCondition, parse_slo, time_text
 from swarmtui.analysis.quality.doubts import find_disturbances
 from swarmtui.model.answer import wide_range
 from swarmtui.model.client_protocol import Frame, TimeBound
 from swarmtui.model.findings import Goodput, KeptShare, SearchedLevel, SearchEnd, SearchState, SearchStep
-from swarmtui.numbers import clock, wait_s
+from swarmtui.numbers import clock, percent, wait_s
 from swarmtui.text import count_noun
 
 
@@ -116,6 +118,12 @@ def _misses(level: Goodput) -> bool:
     return any(one.share is not None and one.share < one.required for one in level.conditions)
 
 
+def room_share(share: float) -> str:
+    """`18 %` of a limit; searches look no further than a factor of two from one."""
+    text = percent(round(share, 2))
+    return f"≥{text}" if isclose(share, MOST_ROOM) else f"≤{text}" if isclose(share, LEAST_ROOM) else text
+
+
 def visit_counts(visits: Iterable[tuple[int, int]], of: str = " of ") -> str:
     """Return the requests of each visit that met the SLO: `17 of 17, then 5 of 17`"""
     return ", then ".join(f"{good}{of}{n}" for good, n in visits)
@@ -148,7 +156,7 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
 
 _ENDS: dict[SearchEnd, str] = {
     "no_time": "no time for another level",
-    "close": "other levels are too close to the limit",
+    "close": "levels in between are too close to the limit to tell",
 }
 
 

@@ -7,14 +7,15 @@ search share.
 
 from __future__ import annotations
 
-from math import copysign, expm1, log1p, sqrt
+from collections.abc import Iterable
+from math import log1p, sqrt
 from statistics import fmean
 from typing import NamedTuple
 
 from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM, usual_spread
+from swarmtui.analysis.capacity.words import room_share
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.model.findings import SearchState
-from swarmtui.numbers import percent
 
 # What minutes add to the difference of two searches, as a share of what visits differ by.
 _MINUTES = 0.5
@@ -25,10 +26,12 @@ _ALPHA = 0.05
 class RoomChange(NamedTuple):
     """By how much the logarithm of what is left to the limits rose on average, with the same `levels` on both sides.
 
-    Repeats of one server seldom differ by more than `repeats`.
+    `before` and `after` are the rooms of these levels. Repeats of one server seldom differ by more than `repeats`.
     """
 
     levels: tuple[int, ...]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
     change: float
     repeats: float
 
@@ -37,32 +40,36 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`what the SLO limits takes 26 % less time with 9, 11 and 13 agents on both; repeats seldom differ by 20 %`"""
-        *others, last = map(str, self.levels)
-        listed = " and ".join(filter(None, (", ".join(others), last)))
-        size, seldom = (percent(abs(expm1(-copysign(log, self.change)))) for log in (self.change, self.repeats))
-        less = "less" if self.change > 0.0 else "more"
-        agents = "agent" if listed == "1" else "agents"
-        at = f"with {listed} {agents} on both"
-        return f"what the SLO limits takes {size} {less} time {at}; repeats seldom differ by {seldom}"
+        """`room with 9 and 11 agents: 23 % and 3 % → ≥50 % and 24 %; repeats seldom differ by as much`"""
+        sides = (map(room_share, of) for of in (self.before, self.after))
+        levels, before, after = map(_listed, (map(str, self.levels), *sides))
+        agents = "agent" if levels == "1" else "agents"
+        return f"room with {levels} {agents}: {before} → {after}; repeats seldom differ by as much"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    *others, last = texts
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:
     """Return null without a common level that tells: one that is far from its limits in both says nothing."""
     if before is None or after is None:
         return None
-    a, b = _margins(before), _margins(after)
+    rooms = [_rooms(search) for search in (before, after)]
+    a, b = ({c: -log1p(-room) for c, room in of.items()} for of in rooms)
     found = {c: b[c] - a[c] for c in sorted(a.keys() & b.keys()) if not (_is_far(a[c]) and _is_far(b[c]))}
     if not found:
         return None
     spread, df = usual_spread([before.spread, after.spread])
     error = spread * sqrt(2.0 * (1.0 / len(found) + _MINUTES**2))
-    return RoomChange(tuple(found), fmean(found.values()), t_quantile(1.0 - _ALPHA / 2.0, df) * error)
+    old, new = (tuple(of[c] for c in found) for of in rooms)
+    return RoomChange(tuple(found), old, new, fmean(found.values()), t_quantile(1.0 - _ALPHA / 2.0, df) * error)
 
 
-def _margins(search: SearchState) -> dict[int, float]:
+def _rooms(search: SearchState) -> dict[int, float]:
     levels = search.levels if search.goal == "capacity" else ()
-    return {one.c: -log1p(-one.room) for one in levels if one.room is not None and one.state != "dip"}
+    return {one.c: one.room for one in levels if one.room is not None and one.state != "dip"}
 
 
 def _is_far(margin: float) -> bool:

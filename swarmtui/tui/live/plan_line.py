@@ -164,7 +164,8 @@ def _running_chip(c: str, frame: Frame, sign: str, requested_c: int | None) -> C
         return Chip((short, short, short), is_border=True)
     if not of:
         counted: Line = [*short, (f" {count_noun(done, 'request')}", "")]
-        return Chip((counted, counted, [*short, (f" {done} done", "")]), is_border=True)
+        # The line below has the requests, too.
+        return Chip((counted, counted, short), is_border=True)
     full, rest = bar(done / of, _BAR)
     name = f"{c} {sign} " if sign == AGAIN else f"{c} "
     gauge: Line = [(name, "bold"), (full, "throughput"), (rest, "frame")]
