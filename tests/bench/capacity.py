@@ -365,8 +365,10 @@ class Queueing(NamedTuple):
         values = islice(self.first_tokens(c, speed, rng), DIRECT)
         return sum(value <= 2.0 for value in values) >= 0.9 * DIRECT
 
-    def search(self, minute: float, differ: float, rng: Random, near: Sequence[int] = ()) -> tuple[Capacity, float]:
-        """Return the answer of the program's own quick search in virtual time, and its seconds.
+    def search(
+        self, minute: float, differ: float, rng: Random, near: Sequence[int] = ()
+    ) -> tuple[Capacity, list[Visit], float]:
+        """Return the answer of the program's own quick search in virtual time, its visits, and its seconds.
 
         `near` are the levels at the border of the search that it is compared with.
         """
