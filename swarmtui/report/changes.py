@@ -13,7 +13,7 @@ from swarmtui.model.plan import load_title
 from swarmtui.numbers import fixed, rate, seconds, short_percent
 from swarmtui.report.scales import value_axis
 from swarmtui.report.table import Cell, Code, Column, Table, tabulate
-from swarmtui.report.verdicts import SIGNS, change_cell, change_percent, row_code, verdict_words
+from swarmtui.report.verdicts import SIGNS, change_cell, row_code, verdict_words
 
 # The cells of a bar on each side of zero: of the change of a level, and of one that is better or worse.
 _BAR, _SHORT_BAR = 12, 7
@@ -66,10 +66,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         return []
     top = min(_MOST_END, value_axis([max(_LEAST_END, *(abs(figure.better) for figure in figures))], 2).high)
     signs = {figure.change.code for figure in figures}
-    said = [f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs]
-    # Of other sessions than searches, only the output is tested.
-    unproved = [f"no sign: not {'proved' if pair.searched else 'tested'}"] if said and None in signs else []
-    legend = "; ".join([*said, *unproved])
+    legend = "; ".join(f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs)
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
@@ -78,9 +75,7 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         Column("half_width", _HALF_WIDTH, lambda figure: _half_width(figure.row)),
     ]
     axis = f"{'worse ':·<{_SHORT_BAR}}0{' better':·>{_SHORT_BAR}}"
-    drawn = {
-        one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.change.code or "unsure") for one in figures
-    }
+    drawn = {one.name: Cell(bar(one.better, top, _SHORT_BAR, one.interval), one.change.code) for one in figures}
     columns.append(Column("bar", axis, lambda figure: drawn[figure.name], right=False))
     at = f" {lead.where} on both" if lead else ""
     note = f"{legend}." if legend else ""
@@ -100,8 +95,7 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
             for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
         )
         change = row.after / row.before - 1.0
-        judged = not pair.searched and not pair.doubts
-        cell = Cell(change_percent(row)) if pair.doubts else change_cell(row, judged=judged)
+        cell = change_cell(row, doubted=bool(pair.doubts))
         known = _known_interval(row)
         interval = (-known[1], -known[0]) if known and is_time else known
         yield _Figure(name, before, after, cell, row, -change if is_time else change, interval)
@@ -113,9 +107,8 @@ def _level_changes(pair: Pair) -> list[Table]:
     if not rows:
         return []
     top = _axis_end(rows)
-    # A search visits a level once or twice, which proves nothing about it.
-    changes = {row.key: change_cell(row, judged=not pair.searched) for row in rows}
-    bars = {row.key: Cell(change_bar(row, top), changes[row.key].code or "unsure") for row in rows}
+    changes = {row.key: change_cell(row) for row in rows}
+    bars = {row.key: Cell(change_bar(row, top), changes[row.key].code) for row in rows}
     axis = f"{f'−{short_percent(top)} ':·<{_BAR}}0{f' +{short_percent(top)}':·>{_BAR}}"
 
     def verdict(row: ComparisonRow) -> Cell | None:

@@ -280,7 +280,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
     """Return the figures of each level side by side; none if there is no common level."""
     levels: dict[LevelKey, list[dict[str, Value]]] = {}
     for row in pair.rows:
-        levels.setdefault(row.key, []).append(_figure_cells(row, judged=not pair.searched))
+        levels.setdefault(row.key, []).append(_figure_cells(row))
     # The parts of the first token beside it, then what the machine used.
     for part in sorted(pair.machine, key=lambda part: part.unit != "s"):
         levels.setdefault(part.key, []).append(_machine_cells(part))
@@ -301,7 +301,7 @@ def comparison_tables(pair: Pair) -> list[Table]:
     return [table.without_missing()] if every else []
 
 
-def _figure_cells(row: ComparisonRow, *, judged: bool) -> dict[str, Value]:
+def _figure_cells(row: ComparisonRow) -> dict[str, Value]:
     before, after = (
         None if value is None else seconds(value, 4) if row.figure in TIMES else rate(value, half_width)
         for value, half_width in zip((row.before, row.after), row.half_widths, strict=True)
@@ -310,7 +310,7 @@ def _figure_cells(row: ComparisonRow, *, judged: bool) -> dict[str, Value]:
         "figure": _FIGURES.get(row.figure, FIGURES[row.figure]),
         "a": before,
         "b": after,
-        "change": None if row.change is None else change_cell(row, judged=judged),
+        "change": None if row.change is None else change_cell(row),
         "interval": interval_text(row.interval, " … ") if row.interval else Cell("", "missing"),
     }
 

@@ -302,7 +302,7 @@ def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
         if row.verdict is None:
             return Cell("not comparable", "refused")
         if pair is not None and pair.searched:
-            return change_cell(row, judged=False)
+            return change_cell(row)
         return verdict_cell(row.word, f"{change_percent(row)} ", row.likely)
 
     def before(level: Level) -> Value:

@@ -44,14 +44,9 @@ def row_code(row: ComparisonRow) -> Code:
     return verdict_code(row.word, row.likely)
 
 
-def change_cell(row: ComparisonRow, *, judged: bool) -> Cell:
-    """Show a change, with a sign if it has a verdict or is likely; `not sure yet` is said only where it is `judged`.
-
-    The leading figure of a level is judged, but none of a search, whose verdict is about agents.
-    """
-    code = row_code(row)
-    if code == "unsure" and not (judged and row.leads):
-        return Cell(change_percent(row))
+def change_cell(row: ComparisonRow, *, doubted: bool = False) -> Cell:
+    """Show a change with the sign of its verdict; nothing of sessions that are `doubted` is sure."""
+    code = "unsure" if doubted else row_code(row)
     return Cell(f"{SIGNS[code]} {change_percent(row)}", code)
 
 

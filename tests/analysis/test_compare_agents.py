@@ -316,7 +316,7 @@ def test_until_a_surer_search_decides_the_side_with_the_shorter_answers_is_used(
     assert advised(1.3) == "", "as few requests show no smaller change"
 
 
-def test_one_agent_alone_is_faster_only_if_the_intervals_are_apart() -> None:
+def test_one_agent_alone_is_faster_only_by_more_than_both_rates_vary() -> None:
 
     def noted(widths: tuple[float, float]) -> list[str]:
         ids = ("20261115-010000-aaaa", "20261115-020000-aaaa")
@@ -327,9 +327,11 @@ def test_one_agent_alone_is_faster_only_if_the_intervals_are_apart() -> None:
         return [note.text for note in pair.notes if note.code == "machine_changed"]
 
     assert noted((90.0, 150.0)) == [] == noted((10.0, 150.0))
-    assert noted((10.0, 10.0)) == [
-        "one agent alone is 135 % faster now, which other slots do not explain: this machine varies"
-    ]
+    assert (
+        noted((50.0, 100.0))
+        == noted((10.0, 10.0))
+        == ["one agent alone is 135 % faster now, which other slots do not explain: this machine varies"]
+    )
 
 
 def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
@@ -358,9 +360,9 @@ def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
 @pytest.mark.parametrize(
     ("stream", "ttft", "signs", "price"),
     [
-        (190.0, 1.0, ("▽", ""), "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents"),
+        (190.0, 1.0, ("▽", "?"), "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents"),
         # As few requests show no smaller change.
-        (290.0, 0.6, ("", ""), "each agent writes 400 → 290 tok/s (−28 %, not sure) with 8 agents"),
+        (290.0, 0.6, ("?", "?"), "each agent writes 400 → 290 tok/s (−28 %, not sure) with 8 agents"),
         (
             190.0, 0.4, ("▽", "△"),
             "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents, but a whole answer likely takes "
@@ -374,7 +376,7 @@ def test_a_price_is_as_sure_as_the_bars(stream: float, ttft: float, signs: tuple
     assert {line.name: line.text for line in answer_lines(pair, in_app=True)}["Price"] == price
     shown = {row[0].text: row[3].text for row in change_tables(pair)[0].rows}
     for name, sign in zip(("per agent", "whole answer"), signs, strict=True):
-        assert shown[name].startswith(sign) and (sign or shown[name][0] in "+−")
+        assert shown[name].startswith(sign)
 
 
 @pytest.mark.parametrize(

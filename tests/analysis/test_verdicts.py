@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.analysis.compare.verdicts import (
     ALPHA,
+    Interval,
+    Kind,
     Verdict,
     compare_replicates,
     decide,
     detectable_change,
     holm_alphas,
     interval_text,
+    likely_by_interval,
     replicates_needed,
     verdict_text,
     with_session_spread,
@@ -59,6 +62,20 @@ def test_claim_and_printed_interval_always_agree(a: list[float], b: list[float],
     if found.word == "same":
         assert found.interval.confidence == pytest.approx(0.9)
         assert -0.02 <= found.interval.low <= found.interval.high <= 0.02
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kind", "likely"),
+    [
+        (0.06, 0.08, "rate", "faster"), (0.06, 0.08, "time", "slower"), (-0.1, -0.06, "rate", "slower"),
+        (-0.4, -0.3, "first_token", "faster"), (0.01, 0.08, "rate", None), (-0.08, -0.01, "time", None),
+        (-0.2, 0.2, "rate", None), (0.5, 9.0, "rate", None),
+    ],
+)  # fmt: skip
+def test_a_change_is_likely_if_its_interval_is_beyond_what_restarts_change(
+    low: float, high: float, kind: Kind, likely: str | None
+) -> None:
+    assert likely_by_interval(Interval(middle=(low + high) / 2, low=low, high=high), kind) == likely
 
 
 @pytest.mark.parametrize(("n_a", "n_b", "count"), [(1, 1, "1 v 1"), (3, 3, "3 v 3"), (9, 3, "9 v 3")])

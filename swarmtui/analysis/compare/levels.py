@@ -19,6 +19,7 @@ from swarmtui.analysis.compare.verdicts import (
     VerdictWord,
     compare_replicates,
     holm_alphas,
+    likely_by_interval,
     likely_change,
     with_session_spread,
 )
@@ -52,7 +53,7 @@ class ComparisonRow(PerLevel, frozen=True, kw_only=True):
 
     `leads` marks the throughput by which this load is judged: only its row has a verdict, one per level. `half_width`
     is that of the less exact of both steady rates, as a share, and `half_widths` are both; null for times. `likely`:
-    there are too few runs for a verdict, but repeats of one server do not differ by as much; null if it may be chance.
+    it has no verdict, but repeats of one server do not differ by as much; null if it may be chance.
     """
 
     figure: Figure
@@ -156,17 +157,21 @@ def level_rows(
 
 
 def _judged(row: ComparisonRow, verdict: Verdict, *, doubted: bool, few: bool) -> ComparisonRow:
-    """Add the verdict on its level to the leading row, or what a large change likely is, with too few runs for one."""
+    """Add the verdict on its level to the leading row; of others, say what is likely.
+
+    That is a change whose interval leaves out zero and, with too few runs for one, a large change.
+    """
+    kind = _KINDS.get(row.figure, "rate")
     if row.leads:
         row = msgspec.structs.replace(row, verdict=verdict, interval=verdict.interval)
+    elif row.interval is not None and not doubted:
+        return msgspec.structs.replace(row, likely=likely_by_interval(row.interval, kind))
     if doubted or row.interval is not None or verdict.word not in (None, "not sure yet"):
         return row
     least = _LIKELY_FIRST_OF_FEW if row.figure == "ttft_s" else _LIKELY_OF_FEW
     if few and abs(log1p(row.change or 0.0)) < log1p(least):
         return row
-    return msgspec.structs.replace(
-        row, likely=likely_change(row.change, row.half_width, _KINDS.get(row.figure, "rate"))
-    )
+    return msgspec.structs.replace(row, likely=likely_change(row.change, row.half_width, kind))
 
 
 def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> ComparisonRow:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from math import hypot
 from typing import Literal
 
 from swarmtui.analysis.answer.commands import command_again
@@ -242,15 +243,14 @@ def _answer_times(rows: Sequence[ComparisonRow], headline: Level | None) -> tupl
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:
     """Note that one agent alone was faster or slower, where at most the slots of the server are another number.
 
-    It was only if the intervals of both rates are apart.
+    The rates are further apart than the half-width of their difference.
     """
     row = next((row for row in rows if row.leads and row.key == (1, None)), None)
     if row is None or not row.before or not row.after or None in row.half_widths:
         return ()
-    rates = sorted(zip((row.before, row.after), row.half_widths, strict=True))
-    (slower, below), (faster, above) = rates
-    moved = faster / slower - 1.0
-    if moved < _MACHINE_CHANGED or faster * (1.0 - (above or 0.0)) <= slower * (1.0 + (below or 0.0)):
+    moved, slower = abs(row.after - row.before), min(row.before, row.after)
+    halves = (rate * (half or 0.0) for rate, half in zip((row.before, row.after), row.half_widths, strict=True))
+    if moved <= max(_MACHINE_CHANGED * slower, hypot(*halves)):
         return ()
     than = f"{percent(abs(row.after / row.before - 1.0))} {'faster' if row.after > row.before else 'slower'}"
     text = f"one agent alone is {than} now, which other slots do not explain: this machine varies"

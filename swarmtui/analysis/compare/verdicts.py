@@ -31,6 +31,8 @@ _PAIRED_AT_MOST = 0.25
 _SHOWN_CORRELATION = 0.05
 # What a single run has to change by to be called likely: a rate by this share, a time by this factor.
 _LIKELY, _LIKELY_TIME = 0.2, 2.0
+# By which runs of one server differ from one start of it to the next, which the interval of two sessions leaves out.
+_RESTARTS = 0.05
 
 VerdictWord = Literal["faster", "slower", "same", "not sure yet"]
 # What is compared: a rate, of which more is better, the time to the first token, or another time.
@@ -265,9 +267,9 @@ def likely_change(
 ) -> Literal["faster", "slower"] | None:
     """Return what a change between single runs likely is; null if repeats of one server may differ by as much.
 
-    Servers differ by about 5 % from one start, and from one minute, to the next, and the half-width of a level is added
-    to that: a change of a fifth, and of three half-widths, is far outside. A time to the first token may double where
-    requests begin to wait.
+    Servers differ by some percent from one start, and from one minute, to the next, and the half-width of a level is
+    added to that: a change of a fifth, and of three half-widths, is far outside. A time to the first token may double
+    where requests begin to wait.
     """
     if change is None or change <= -1.0:
         return None
@@ -275,6 +277,13 @@ def likely_change(
     if abs(log1p(change)) <= least:
         return None
     return "faster" if (change > 0) == (kind == "rate") else "slower"
+
+
+def likely_by_interval(interval: Interval, kind: Kind) -> Literal["faster", "slower"] | None:
+    """Return what a change likely is by its own interval; null if restarts of one server may differ by as much."""
+    if interval.is_wide or (interval.low <= _RESTARTS and log1p(interval.high) >= -log1p(_RESTARTS)):
+        return None
+    return "faster" if (interval.low > 0) == (kind == "rate") else "slower"
 
 
 def detectable_change(spread: float, n_a: int, n_b: int, alpha: float = ALPHA) -> float:

@@ -49,11 +49,12 @@ class HistoryView(NamedTuple):
 
 
 class TimeColumns(NamedTuple):
-    """The points of each column, and the seconds since the start at both ends."""
+    """The points of each column, and the seconds since the start at both ends; it scrolls after the first minute."""
 
     buckets: list[list[HistoryPoint]]
     first_s: float
     end_s: float
+    has_scrolled: bool = False
 
 
 # views
@@ -75,7 +76,7 @@ def history_view(
             else "it starts with the first request"
         )
         return HistoryView((), (), "", "", why)
-    buckets, first_s, end_s = recent_columns(points, t0_ns, columns, whole_session)
+    buckets, first_s, end_s, _ = recent_columns(points, t0_ns, columns, whole_session)
     newest = now or points[-1]
     traces = [
         _trace("output tok/s", buckets, lambda p: p.out_tps, rate, newest),
@@ -90,29 +91,25 @@ def history_view(
     return HistoryView(tuple(traces), _marks(buckets), clock(int(first_s)), clock(int(end_s)), "")
 
 
-def recent_columns(
-    points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool, *, stretched: bool = True
-) -> TimeColumns:
-    """Stretch the time so far to all columns; after a minute they show the last one, unless all is wanted.
-
-    If it is not `stretched`, a column stands for the same time from the start: the first ones stay empty at first.
-    """
+def recent_columns(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> TimeColumns:
+    """Stretch the time so far to all columns; after a minute they show the last one, unless all is wanted."""
     if not points:
         return TimeColumns([], 0.0, 0.0)
     start_ns = max(t0_ns, points[0].t_ns)
     newest_s = (points[-1].t_ns - start_ns) / 1e9
     end_s = float(max(1, ceil(newest_s)))
     recent_s = max(_RECENT_S, columns)
-    length_s = end_s if whole_session else min(end_s, recent_s) if stretched else recent_s
+    length_s = end_s if whole_session else min(end_s, recent_s)
     step_s = length_s / columns
-    if not whole_session and length_s == recent_s:
+    has_scrolled = not whole_session and length_s == recent_s
+    if has_scrolled:
         # Whole steps: otherwise all columns would change every second.
         end_s = (floor(newest_s / step_s + _ROUNDING) + 1) * step_s
     buckets = _columns(points, start_ns, end_s - length_s, step_s, columns)
     # With columns of less than a second, the last one may begin after the newest point.
     buckets[-1] = buckets[-1] or buckets[-2:][0]
     begun_s = (start_ns - t0_ns) / 1e9
-    return TimeColumns(buckets, begun_s + end_s - length_s, (points[-1].t_ns - t0_ns) / 1e9)
+    return TimeColumns(buckets, begun_s + end_s - length_s, (points[-1].t_ns - t0_ns) / 1e9, has_scrolled)
 
 
 def _columns(

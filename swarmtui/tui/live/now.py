@@ -54,8 +54,9 @@ _NOT_YET = "·"
 # The figures by their ids in help, during a run and after it.
 _IDS = ("output", "stream", "ttft", "waiting")
 _ENDED_IDS = ("steady", "stream", "ttft", "queued")
-# All from 0 to a round number above the highest. They grow from the right edge, and a cell is always as long.
+# All from 0 to a round number above the highest.
 _BARS = ("bars: the last minute, from 0 to the most", "bars: the last minute, from 0", "bars: last minute")
+_BARS_SO_FAR = ("bars: since the start, from 0 to the most", "bars: since the start, from 0", "bars: so far")
 # One value for each column of a sparkline.
 Course = tuple[float | None, ...]
 
@@ -114,15 +115,17 @@ def now_view(data: LiveData, columns: int) -> NowView:
     live, frame = data.shown, data.shown.frame
     level = _level_of_answer(frame) if data.has_ended and frame is not None else None
     numbers = _of_level(level, frame) if level is not None else _of_frame(data)
-    buckets = recent_columns(live.points, data.t0_ns, columns, data.has_ended, stretched=False).buckets
+    time = recent_columns(live.points, data.t0_ns, columns, data.has_ended)
     # The result has no history once it is saved: its course is that over its levels, also before.
-    shown = frame.levels if frame is not None and (level is not None or not buckets) else ()
+    shown = frame.levels if frame is not None and (level is not None or not time.buckets) else ()
     levels = [one for one in shown if one.headline_tps is not None]
 
     def course(of_point: Callable[[HistoryPoint], float | None], of_level: Callable[[Level], float | None]) -> Course:
         if levels:
             return per_column(tuple(of_level(level) for level in levels), columns)
-        return tuple(mean([known for point in bucket if (known := of_point(point)) is not None]) for bucket in buckets)
+        return tuple(
+            mean([known for point in bucket if (known := of_point(point)) is not None]) for bucket in time.buckets
+        )
 
     # The total is that of the last second; the rate of an agent is that while it writes, over more seconds.
     ended = level is not None
@@ -145,7 +148,7 @@ def now_view(data: LiveData, columns: int) -> NowView:
     # Not every server reports a queue, or often enough for each level.
     figures = figures[:-1] if ended and numbers.waiting is None else figures
     parts = level.ttft_split if level is not None else frame.ttft_split if frame is not None else None
-    bars = _bars_texts(levels[-columns:]) if levels else _BARS
+    bars = _bars_texts(levels[-columns:]) if levels else _BARS if time.has_scrolled else _BARS_SO_FAR
     return NowView(_title(data, level), figures, parts, not ended, bars, of_levels=bool(levels))
 
 
