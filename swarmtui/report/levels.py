@@ -231,7 +231,7 @@ def mark_names(*sessions: LevelMarks) -> tuple[str, str]:
         return "▸ best · ▼ past the cliff", "▸ best · ▼ cliff"
     best, past = ("▸ most agents that keep the SLO", "▸ most agents"), ("▼ first level past it", "▼ past it")
     if any(marks.so_far for marks in sessions):
-        best = "▸ at least this many agents keep the SLO", "▸ most kept"
+        best = "▸ most agents that keep the SLO so far", "▸ most agents so far"
     used = [best] if any(marks.best is not None for marks in sessions) else []
     for marks in sessions:
         if marks.past is not None:

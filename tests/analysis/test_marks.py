@@ -73,7 +73,7 @@ def test_a_search_marks_what_it_has_found_so_far() -> None:
     marks = level_marks(LEVELS, search=known)
     assert marks == LevelMarks(True, 3, 16, so_far=True)
     assert level_table(LEVELS, marks=marks).note.endswith(
-        "▸ at least this many agents keep the SLO · ▼ first level past it."
+        "▸ most agents that keep the SLO so far · ▼ first level past it."
     )
     undecided = msgspec.structs.replace(known, at_least=None)
     assert level_marks(LEVELS, search=undecided) == LevelMarks(True, None, None, so_far=True)

@@ -148,7 +148,7 @@ def differing(c: int, kept: int = 1, missed: int = 1) -> SearchedLevel:
         (
             searched(18, "kept", 2, cut=True),
             searched(19, "unsure"),
-            "18 kept (seen once only), 19 missed (not sure yet)",
+            "18 kept (its last visit was cut short), 19 missed (not sure yet)",
         ),
         (searched(18, "unsure", 2), searched(19, "missed"), "18 kept (not sure yet), 19 missed"),
         (searched(18, "kept", 2), searched(21, "missed"), "18 kept (confirmed), 21 missed, 19 and 20 not tried"),

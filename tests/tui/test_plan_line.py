@@ -132,7 +132,7 @@ def test_a_level_beyond_one_that_missed_says_why_in_a_narrow_terminal() -> None:
     warming = msgspec.structs.replace(measuring, begun=15)
     for shown, said in (
         (measuring, "measuring 21 agents: 4 of at most 21 requests   checking 16 with more agents"),
-        (warming, "warming up: 15 of 21 agents began, 4 of at most 21 requests   to check 16"),
+        (warming, "warming up: 15 of 21 agents began   checking 16 with more agents · step 7"),
     ):
         view = header_view(session(), shown, None, None)
         assert "".join(part for part, _ in status_line(view, 80)).strip() == said
@@ -186,17 +186,13 @@ def test_until_the_next_level_begins_none_of_its_agents_has() -> None:
     assert header_view(session(), shown, None, None).phase == "warming up: 0 of 12 agents began"
 
 
-def test_a_level_that_measures_nothing_yet_says_how_many_agents_began_and_what_its_bar_will_count() -> None:
+def test_a_level_that_measures_nothing_yet_says_how_many_agents_began() -> None:
     def phase(seen: Frame) -> str:
         return header_view(session(), seen, None, None).phase
 
     shown = msgspec.structs.replace(searching((0, 0), 0), begun=3)
-    assert phase(shown) == "warming up: 3 of 12 agents began, 0 of at most 8 requests"
+    assert phase(shown) == "warming up: 3 of 12 agents began"
     assert "12 ░░░░░░░░ 16" in words(shown, 140)
-    # The requests of an earlier visit count, too.
-    search = msgspec.structs.replace(SEARCH, levels=(SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure"),))
-    again = msgspec.structs.replace(shown, search=search, run=2)
-    assert phase(again) == "warming up: 3 of 12 agents began, 5 of at most 13 requests"
     # Time makes it a level, or its chip counts its requests.
     assert phase(msgspec.structs.replace(shown, of=None)) == "warming up: 3 of 12 agents began"
     assert phase(msgspec.structs.replace(shown, search=None)) == "warming up: 3 of 12 agents began"
@@ -330,7 +326,7 @@ def test_a_level_that_was_missed_while_something_slowed_the_server_down_is_not_s
     assert "16 ?" in text(shown, 140) and "✖" not in text(shown, 140)
     assert ("16 ?", "warn") in plan_line(plan_view(session(), shown), 140)
     curve = curve_view(levels, (), "", "", (), *live.marked_by)
-    assert curve.notes[0] == "▸ at least 8 so far · ? not sure 16"
+    assert curve.notes[0] == "▸ most agents so far 8 · ? not sure 16"
     assert curve.charts[0].boundary == ((8, 16), None)
     table = levels_view(levels, None, (), "", (), *live.marked_by).table
     assert "✖" not in "".join(cell.text for row in table.rows for cell in row)
@@ -389,7 +385,11 @@ def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_
     )
     live = LiveModel()
     live.apply(with_outlook(shown))
-    said = "▸ at least 20 so far, 22 not any more · ? not sure 22" if is_open else "▸ at least 22 so far · ▼ past it 24"
+    said = (
+        "▸ most agents so far 20, 22 not any more · ? not sure 22"
+        if is_open
+        else "▸ most agents so far 22 · ▼ past it 24"
+    )
     assert curve_view(levels, (), "", "", (), *live.marked_by).notes[0] == said
     now = level_now(live.frame)
     assert now is not None and now.counted == "again 36 of 38"

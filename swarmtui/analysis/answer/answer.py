@@ -156,9 +156,10 @@ def _kept_words(c: int, search: SearchState) -> str:
         return f"{c} kept, as {above.c} was in {above.good} of {above.n}"
     if level.state == "unsure" and level.differs:
         return f"{c} {doubt_words(level)}{_visit_words(level)}"
-    visits = level.visits - level.cut
     sure = "confirmed" if level.state == "kept" else "not sure yet"
-    return f"{c} kept ({sure if visits > 1 else 'seen once only'})"
+    if level.visits - level.cut < 2:
+        sure = "seen once only" if level.visits < 2 else "its last visit was cut short"
+    return f"{c} kept ({sure})"
 
 
 def _visit_words(level: SearchedLevel | None) -> str:

@@ -72,7 +72,7 @@ def _notes(marks: LevelMarks) -> tuple[str, ...]:
     named = [(name, at) for name, at in ((best, marks.best), (past, marks.past)) if at is not None]
     long, short = [f"{name} {at:g}" for name, at in named], [f"{name[0]} {at:g}" for name, at in named]
     if marks.so_far:
-        known = "no level is sure yet" if marks.best is None else f"▸ at least {marks.best:g} so far"
+        known = "no level is sure yet" if marks.best is None else f"{best} so far {marks.best:g}"
         known += f", {marks.withdrawn:g} not any more" if marks.withdrawn is not None else ""
         long = [known, *long[marks.best is not None :]]
     return " · ".join(long), long[0] if long else "", " · ".join(short)

@@ -128,18 +128,14 @@ def is_visited(frame: Frame) -> bool:
 
 
 def level_text(frame: Frame) -> str:
-    """Say how many agents began, then how far a visit of a search for the capacity is; empty for other levels.
-
-    A visit ends as soon as its requests decide it: they are counted from its first moment on.
-    """
+    """Say how many agents began, then how far a visit of a search for the capacity is; empty for other levels."""
     agents = count_noun(frame.c, "agent")
-    begun = f"warming up: {frame.begun} of {agents} began" if frame.begun is not None else ""
+    if frame.begun is not None:
+        return f"warming up: {frame.begun} of {agents} began"
     if not is_visited(frame):
-        return begun
+        return ""
     done, of = progress(frame)
     counted = f"{done} of at most {count_noun(of, 'request')}" if of else ""
-    if begun:
-        return ", ".join(filter(None, (begun, counted)))
     known = frame.search is not None and any(level.c == frame.c for level in frame.search.levels)
     return f"measuring {agents}{' again' if known else ''}: {counted or count_noun(done, 'request')}"
 
