@@ -177,8 +177,8 @@ class Page(Movable):
     def __init__(self, title: str, *, key: int = 0, follow: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.title, self.key = title, key or self.key
-        # Beside the title; where it has no room, the brief one.
-        self.note = self.brief_note = ""
+        # Beside the title, from long to short.
+        self.notes: tuple[str, ...] = ("",)
         self.note_style = "dim"
         self.lines: list[Line] = []
         self._make: Callable[[int], list[Line]] | None = None
@@ -226,7 +226,7 @@ class Page(Movable):
         shown = part_text(range(self.top, min(len(self.lines), self.top + visible)), len(self.lines))
         room = width - cell_width(self.title) - len(shown) - 15
         # Where the lines are is never cut.
-        named = shorten(longest_fit((self.note, self.brief_note or self.note), room), max(1, room))
+        named = shorten(longest_fit(self.notes, room), max(1, room))
         note = " · ".join(part for part in (named, shown) if part)
         return [self.heading(note, width, self.note_style), *self.lines[self.top : self.top + visible]]
 

@@ -90,7 +90,7 @@ def header_view(
 
     `requested_c` is a C that no frame has reported yet.
     """
-    title = _title(session)
+    title = session_titles(session)
     # An answer says it itself.
     quality, style = _quality(frame) if frame and frame.answer is None else ((), "")
     if frame is None:
@@ -153,8 +153,8 @@ def phase(frame: Frame) -> str:
     return "warm-up, discarded" if frame.status == "warming up" else frame.status
 
 
-def _title(session: Session | None) -> tuple[str, ...]:
-    """Shorter versions drop the engine, then the address; model and workload stay."""
+def session_titles(session: Session | None, *, labelled: bool = True) -> tuple[str, ...]:
+    """Say what is measured: shorter versions drop the engine, then the address; model and workload stay."""
     if session is None:
         return ()
     endpoint = session.endpoints[0] if session.endpoints else None
@@ -162,7 +162,7 @@ def _title(session: Session | None) -> tuple[str, ...]:
     address = endpoint.url.removeprefix("http://") + more if endpoint else ""
     engine = endpoint.engine if endpoint and not session.simulated else ""
     api = api_text(endpoint) if endpoint else ""
-    first = (session.label, "SIMULATED" if session.simulated else "")
+    first = (session.label if labelled else "", "SIMULATED" if session.simulated else "")
     hosts = f"{len(session.hosts)} hosts" if len(session.hosts) > 1 else ""
     last = (endpoint.model if endpoint else "", session.workload, hosts)
     versions = ((*first, address, engine, api, *last), (*first, address, api, *last), (*first, *last))

@@ -216,7 +216,7 @@ class ResultPanel(LivePanel, Page):
     def update_from(self, data: LiveData) -> None:
         view = result_of(data)
         width, height = self.inner_size
-        self.note = view.quality if len(view.quality) <= width - 30 else ""
+        self.notes = (view.quality if len(view.quality) <= width - 30 else "",)
         self.note_style = view.quality_style
         # Nearly always the table of levels has a region of its own.
         regions = live_layout(*self.app.size, ended_rows(data, *self.app.size) if data.has_ended else None)

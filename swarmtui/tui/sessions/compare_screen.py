@@ -19,6 +19,7 @@ from swarmtui.tui.base_screens import HelpTopic, KeyFooter, Page, PanelScreen
 from swarmtui.tui.chart_panel import ChartPanel, ChartView
 from swarmtui.tui.keys import Action, in_footer, relabel
 from swarmtui.tui.lines import Line
+from swarmtui.tui.live.header import session_titles
 from swarmtui.tui.live.result import ResultRow, large_lines
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.tables import STYLES, block_lines
@@ -123,7 +124,9 @@ class CompareScreen(PanelScreen):
         answer, changes, figures = (self.query_one(f"#{id}", Page) for id in ("compared", "changes", "figures"))
         first = self._summaries[self._baseline].session.id
         before = self._names.get(first, first)
-        answer.note, answer.brief_note = (f"compared with {name}" for name in (before, brief_flags(before)))
+        with_what = [f"compared with {name}" for name in (before, brief_flags(before))]
+        what = session_titles(self._newest.session, labelled=False)
+        answer.notes = (*(f"{title} · {name}" for name in with_what for title in what), *with_what)
         answer.show_made(partial(comparison_lines, found, self._names))
         bars = [table for pair in found.pairs for table in change_tables(pair)]
         changes.title = bars[0].title.lower() if bars else "change"

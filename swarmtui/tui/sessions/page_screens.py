@@ -39,7 +39,7 @@ class SessionPage(Pager):
 
     def update_panels(self) -> None:
         page = self.query_one(Page)
-        page.note = self._session_id
+        page.notes = (self._session_id,)
         page.show_blocks(self._blocks)
 
     @staticmethod

@@ -263,7 +263,7 @@ class SessionsScreen(PanelScreen):
         self.query_one(KeyFooter).show(self.actions())
         selected, names, preview = self._selected, self._listed.changes, self.query_one(Page)
         row = self._shown.get(self.query_one(TableList).selected)
-        preview.note = selected.id if selected else ""
+        preview.notes = (selected.id if selected else "",)
         blocks = preview_blocks(row.entry, names.get(row.id, "")) if row else []
         preview.show_blocks(blocks)
         marked = [row for row in self._listed.rows if row.id in self._marked and row is not selected]
