@@ -127,20 +127,20 @@ def test_what_the_server_reports_says_that_it_is_its_own_and_how_old_without_a_p
     read = msgspec.structs.replace(seen.telemetry, gpus=(), servers=(server,), servers_t_ns=seen.t_ns)
     slots = Slots(per_replica=2)
 
-    def said(age_s: float, width: int, height: int, ended: bool = False) -> str:
+    def said(age_s: float, width: int, height: int, ended: bool = False) -> tuple[str, str]:
         later = msgspec.structs.replace(seen, t_ns=seen.t_ns + round(1e9 * age_s), telemetry=read, slots=slots)
         panel = MachinePanel()
         panel.view = machine_view(live_data(model_of(later), has_ended=ended))
-        (line,) = [line for line in panel.draw(width, height) if "waiting" in text_of([line])]
-        return text_of([line]).strip()
+        title, *lines = panel.draw(width, height)
+        (line,) = [line for line in lines if "waiting" in text_of([line])]
+        return text_of([line]).strip(), text_of([title]).rpartition("─ ")[2].strip(" ─╮")
 
-    assert {said(age_s, 90, 20) for age_s in (0.1, 0.9, 1.6, 2.4)} == {
-        "server a moment ago: 2 of 2 slots running · 9 waiting"
-    }
-    assert said(12.4, 90, 20) == said(12.9, 90, 20) == "server 12 s ago: 2 of 2 slots running · 9 waiting"
-    assert said(1.0, 44, 4) == "server: 2 of 2 slots running · 9 waiting"
-    assert said(1.0, 38, 4) == "server: 2 of 2 running · 9 waiting"
-    assert said(12.4, 90, 20, ended=True) == "llama.cpp: 2 of 2 slots running · 9 waiting"
+    long = "server: 2 of 2 slots running · 9 waiting"
+    assert {said(age_s, 90, 20) for age_s in (0.1, 0.9, 1.6, 2.4)} == {(long, "server read a moment ago")}
+    assert said(12.4, 90, 20) == said(12.9, 90, 20) == (long, "server read 12 s ago")
+    assert said(1.0, 44, 4) == (long, "read a moment ago")
+    assert said(1.0, 38, 4)[0] == "server: 2 of 2 running · 9 waiting"
+    assert said(12.4, 90, 20, ended=True)[1] == "[3] GPU, server"
 
 
 async def test_a_level_without_a_figure_has_a_dash_in_place_of_a_bar(until: Until) -> None:

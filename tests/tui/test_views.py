@@ -744,7 +744,7 @@ def test_lines_of_the_machine_are_whole_where_they_have_room_and_else_end_with_a
     )
     assert all(cell_width(line) <= width for line in (*high, *lines))
     said = " ".join(line.strip() for line in high)
-    assert "vLLM: 4 running · 12 waiting · 3 preempted · 11.1 % cache hits" in said
+    assert "server: 4 running · 12 waiting · 3 preempted · 11.1 % cache hits" in said
     assert panel.view.kv_room[0] in said
     whole = {
         "throttled:": "power cap, thermal",

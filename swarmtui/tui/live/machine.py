@@ -47,6 +47,8 @@ _MEAN = "TTFT: of all requests, with warm-up"
 _KV_LIMITS = ("evictions", "preemptions", "kv_cache")
 # From this age on, the readings of a server have one: it is read about once a second.
 _OLD_S = 5.0
+# The cells of a heading besides its title and its note.
+_AROUND_TITLE = 12
 # The most lines of a course of power.
 _MAX_BARS = 4
 
@@ -148,7 +150,10 @@ class MachinePanel(ScrollingPanel, Panel[MachineView]):
         gpus = view.telemetry.gpus if view.telemetry else ()
         self.title = _gpu_title(gpus[0]) if len(gpus) == 1 else f"{len(gpus)} GPUs" if gpus else "GPU, server"
         # The name of a single one says so.
-        note = "SIMULATED" if len(gpus) > 1 and any(gpu.simulated for gpu in gpus) else ""
+        simulated = len(gpus) > 1 and any(gpu.simulated for gpu in gpus)
+        read = f"read {view.read}" if view.read and view.telemetry and view.telemetry.servers else ""
+        room = width - cell_width(self.title) - _AROUND_TITLE
+        note = "SIMULATED" if simulated else longest_fit((read and f"server {read}", read, ""), room)
         # Sentences are whole where they have room, else in few words on a line each.
         versions = [_server_lines(view, width, whole=whole) for whole in (True, False)]
         room = height - 1
@@ -271,7 +276,7 @@ def _server_lines(view: MachineView, width: int, *, whole: bool) -> list[Line]:
     lines: list[Line] = []
     if telemetry is not None and telemetry.servers:
         state = telemetry.servers[0]
-        lines += _sentence(_server(state, view.slots, view.read), width, "", whole=whole)
+        lines += _sentence(_server(state, view.slots), width, "", whole=whole)
         if state.kv_use is not None:
             lines.append(_gauge(" KV", state.kv_use, 1.0, percent(state.kv_use), width, "queue"))
     elif telemetry is not None and telemetry.server_problem:
@@ -288,16 +293,14 @@ def _sentence(versions: Sequence[str], width: int, style: str, *, whole: bool) -
     return [[(f" {line}", style)] for line in (wrap(versions[0], width - 2) if whole else [one])]
 
 
-def _server(state: ServerState, slots: Slots | None, read: str) -> tuple[str, ...]:
-    """What the server does, from long to short; `read` is how long ago."""
+def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
+    """What the server does, from long to short."""
     of, of_slots = ("", "") if slots is None else (f" of {count(slots.total)}", f" of {count(slots.total)} slots")
     long, short = (_shorter(_server_parts(state, text)) for text in (of_slots, of))
-    # The engine is also in the header.
-    first = f"server {read}" if read else sanitize(state.engine)
     return tuple(
         version
         for text, brief in list(zip(long, short, strict=True))[:-1]
-        for version in (f"{first}: {text}", f"server: {text}", f"server: {brief}", text)
+        for version in (f"server: {text}", f"server: {brief}", text)
     )
 
 
