@@ -34,7 +34,8 @@ _AXIS, _WITH_AXIS = len("800 ms "), 18
 _AROUND_TITLE = 8
 # The title with most numbers of agents.
 _TITLE = len("now · C=256")
-_NO_PARTS = "queue, prefill, rest: not known yet"
+# What stands for the parts before a request of a level has ended.
+_NO_PARTS = ("first token ···  ▒ queue █ prefill ░ rest", "····  ▒ queue █ prefill ░ rest")
 _SIGNS = {
     "queue": ("▒", "queue"),
     "prefill": ("█", "latency"),
@@ -377,7 +378,7 @@ def _split_line(split: TtftSplit | None, width: int) -> Line:
     mean itself is only shown with these words.
     """
     if split is None or not any(value > 0 for _, value in split.known_parts):
-        return [(f" {ljust(_NO_PARTS, width - 2)}", "dim")]
+        return [(f" {ljust(longest_fit(_NO_PARTS, width - 2), width - 2)}", "dim")]
     about = "~" if split.estimated else ""
 
     def painted(name: str) -> Line:
