@@ -325,9 +325,9 @@ _SIGNS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("✖", "the SLO is missed", (4,)),
     ("?", "not sure: too few requests, visits that differ, or something made the server look slower: panel 6 says what",
      (1, 4)),
-    ("✓? ✖?", "kept, or missed, but so close to a limit that another minute may be otherwise", (4,)),
+    ("✓? ✖?", "likely kept, or likely missed: more requests or the levels that follow decide it, or it is so close to "
+     "a limit that another minute may be otherwise", (4,)),
     ("!", "a dip: missed, although more agents keep it", (4,)),
-    ("…", "kept so far: more requests, or the levels that follow, decide it", (4,)),
     ("○", "the level that is measured now: its figures are those so far", (1, 4)),
     ("◇", "a level that ended early: it is not compared with the others; in a curve also one with too few requests to "
      "stand for the level", (1, 4)),
