@@ -23,6 +23,7 @@ _FAR, _NEAR = 3.0, 0.2
 _OUTSIDE = "←→"
 _DECIDED: dict[Code, str] = {"faster": "faster", "slower": "slower", "same": "the same within 2 %"}
 _LIKELY: tuple[Code, ...] = ("likely faster", "likely slower")
+_TOO_FEW = "Left out: levels with too few requests."
 # What follows a change, in percent as well.
 _HALF_WIDTH = "± %"
 # From this many percent on, changes have no decimals.
@@ -103,7 +104,9 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
 
 def _level_changes(pair: Pair) -> list[Table]:
     """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
-    rows = [row for row in pair.rows if row.leads and row.change is not None]
+    every = [row for row in pair.rows if row.leads and row.change is not None]
+    # A search leaves some levels after a few requests, whose output has no half-width.
+    rows = [row for row in every if not (pair.searched and None in row.half_widths)]
     if not rows:
         return []
     top = _axis_end(rows)
@@ -123,7 +126,8 @@ def _level_changes(pair: Pair) -> list[Table]:
         Column("verdict", "verdict", verdict, right=False),
     ]
     is_exact = any(map(_known_interval, rows))
-    note = " ".join([_legend(changes.values(), bars.values(), is_exact=is_exact), *_more_runs(rows)])
+    few = [_TOO_FEW] if len(rows) < len(every) else []
+    note = " ".join([_legend(changes.values(), bars.values(), is_exact=is_exact), *_more_runs(rows), *few])
     title = f"Change of {FIGURES[rows[0].figure]}"
     return [tabulate(title, rows, columns, note, drop=("half_width", "verdict")).without_missing()]
 

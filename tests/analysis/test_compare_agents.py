@@ -78,7 +78,7 @@ def quick_search(
     disturbed: str = "",
 ) -> Summary:
     """A search that kept each level up to `agents`, and missed the next one."""
-    levels = [level(c, tps=30.0 * c) for c in (1, agents - 1, agents, agents + 1)]
+    levels = [level(c, tps=30.0 * c, steady_s=10.0, out_tps_steady_hw=1.0) for c in (1, agents - 1, agents, agents + 1)]
     found = summary(levels, id, server_flags=flags, plan=Plan(goal="capacity", budget_s=60.0))
     at = AnswerPoint(c=agents, ttft_s=1.0, per_stream_tps=210.0 / agents, out_tps=30.0 * agents)
     answer = msgspec.structs.replace(
@@ -355,6 +355,16 @@ def test_figures_of_one_load_have_bars_that_show_what_is_better() -> None:
     assert shown["first token"][:2] == ["1.00 s", "600 ms"]
     worse = [name for name, (*_, bar) in shown.items() if bar.index("●") < bar.index("│")]
     assert worse == ["per agent"], "fewer milliseconds are better"
+
+
+def test_the_change_of_a_level_with_too_few_requests_has_no_bar() -> None:
+    """Nine requests gave the longest bar of all, +91 %."""
+    before = searched("20261115-010000-aaaa", "--parallel 2", 12, 800.0, 400.0, 1.0)
+    few = msgspec.structs.replace(before.levels[0], out_tps_steady_hw=None)
+    before = msgspec.structs.replace(before, levels=(few, *before.levels[1:]))
+    pair = compare_pair(before, searched("20261115-020000-aaaa", "--parallel 4", 12, 900.0, 200.0, 0.6))
+    _, levels = change_tables(pair)
+    assert [row[0].text for row in levels.rows] == ["8", "12"] and "Left out: levels with too few" in levels.note
 
 
 @pytest.mark.parametrize(
