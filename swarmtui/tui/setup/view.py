@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import starmap
 
+import msgspec
+
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
@@ -87,6 +89,20 @@ def server_items(
             address = sanitize(url).removeprefix("http://")
             rows.setdefault(url, f"{address}  recent{', not running' if gone else ''}")
     return list(starmap(PickItem, rows.items()))
+
+
+def with_gone(before: Sequence[DiscoveredServer], found: Sequence[DiscoveredServer]) -> tuple[DiscoveredServer, ...]:
+    """Keep the order of the servers that were found before, also of those that are gone; new ones come last.
+
+    The models of a server that is gone or loading can still be picked.
+    """
+    now = {server.url: server for server in found}
+    kept = []
+    for server in before:
+        gone = msgspec.structs.replace(server, reachable=False, problem="not running")
+        known = now.pop(server.url, gone)
+        kept.append(known if known.reachable else msgspec.structs.replace(known, models=known.models or server.models))
+    return (*kept, *now.values())
 
 
 def _port(url: str) -> str:
