@@ -391,13 +391,13 @@ async def test_a_restarted_server_shows_its_new_flags_and_nothing_moves_meanwhil
             return [at for at in range(4, len(before)) if now[at][:60] != before[at][:60] and at not in (6, 7, 8, 38)]
 
         listening.remove(first)
-        await until(lambda: "› http://127.0.0.1:1  ✖ not running" in screen_text(app))
+        await until(lambda: "› 127.0.0.1:1  ✖ not running" in screen_text(app))
         await until(lambda: "? 127.0.0.1:1 does not answer; Enter tries" in screen_text(app))
         assert listed_servers(app) == [(" ", "2")] and not moved()
         restarted = msgspec.structs.replace(first, slots=4, flags={"parallel": "4"})
         loading = msgspec.structs.replace(restarted, reachable=False, models=(), problem="it is loading")
         listening.append(loading)
-        await until(lambda: "› http://127.0.0.1:1  ✖ it is loading" in screen_text(app))
+        await until(lambda: "› 127.0.0.1:1  ✖ it is loading" in screen_text(app))
         assert "› large" in screen_text(app) and not moved()
         listening[-1] = restarted
         await until(lambda: "› 127.0.0.1:1  llama.cpp, 4 slots" in screen_text(app))

@@ -40,14 +40,15 @@ PLAN_TEXTS: dict[PlanKind, str] = {
 
 
 def server_text(server: DiscoveredServer) -> str:
+    address = sanitize(server.url).removeprefix("http://")
     if not server.reachable:
-        return f"{sanitize(server.url)}  ✖ {sanitize(server.problem) or 'does not answer'}"
+        return f"{address}  ✖ {sanitize(server.problem) or 'does not answer'}"
     # Whose server it is comes first: a narrow list cuts the end.
     parts = [f"? of {sanitize(server.user)}" if server.user else "", sanitize(server.engine)]
     parts.append(count_noun(server.slots, "slot") if server.slots else "")
     parts.append(sanitize(server.models[0]) if server.models else "")
     parts.append(f"? {sanitize(server.problem)}" if server.problem else "")
-    return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
+    return f"{address}  " + ", ".join(part for part in parts if part)
 
 
 def server_lines(server: DiscoveredServer, width: int) -> list[str]:
