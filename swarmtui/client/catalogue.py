@@ -51,6 +51,13 @@ def discover_servers(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     return discover(timeout_s)
 
 
+def listening_sockets() -> frozenset[str]:
+    """Identify the sockets that listen on this host: they differ when a server was started, stopped or restarted."""
+    from swarmtui.telemetry.discovery import listening_sockets
+
+    return listening_sockets()
+
+
 def inspect_server(endpoint: EndpointConfig, timeout_s: float = 2.0) -> DiscoveredServer:
     """Identify the server of an endpoint, without sending its key; `problem` says why there is none."""
     import os

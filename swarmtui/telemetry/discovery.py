@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import cache
@@ -76,6 +76,14 @@ def discover(timeout_s: float = 1.0) -> tuple[DiscoveredServer, ...]:
     servers = [server for server in found if server is not None]
     # Those that answer first, then the user's own, by the number of their port.
     return tuple(sorted(servers, key=lambda s: (not s.reachable, bool(s.user), urlsplit(s.url).port or 0, s.url)))
+
+
+def listening_sockets() -> frozenset[str]:
+    """Return the inodes of the TCP sockets that listen here: a server that was restarted has another one.
+
+    It is cheap, and no server notices it.
+    """
+    return frozenset(row[9] for row in _listening_rows())
 
 
 def listeners_at(urls: Iterable[str]) -> dict[str, Listener]:
@@ -206,15 +214,21 @@ def _listeners() -> Iterable[Listener]:
 def _other_users() -> dict[int, str]:
     """Return the names of other people with listening sockets, by port; the kernel tells it of all processes."""
     found: dict[int, str] = {}
+    for row in _listening_rows():
+        uid = int(row[7])
+        if uid != os.getuid() and _FIRST_USER <= uid != _NOBODY:
+            try:
+                found[int(row[1].rpartition(":")[2], 16)] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                found[int(row[1].rpartition(":")[2], 16)] = f"user {uid}"
+    return found
+
+
+def _listening_rows() -> Iterator[list[str]]:
     for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         for row in map(str.split, path.read_text().splitlines()[1:] if path.exists() else ()):
-            uid = int(row[7])
-            if row[3] == "0A" and uid != os.getuid() and _FIRST_USER <= uid != _NOBODY:
-                try:
-                    found[int(row[1].rpartition(":")[2], 16)] = pwd.getpwuid(uid).pw_name
-                except KeyError:
-                    found[int(row[1].rpartition(":")[2], 16)] = f"user {uid}"
-    return found
+            if row[3] == "0A":
+                yield row
 
 
 def _process_engine(pid: int) -> Engine | None:

@@ -387,6 +387,15 @@ def test_server_of_another_user_is_marked(uid: int, user: str) -> None:
         assert found is not None and found.user == user
 
 
+def test_a_restarted_server_listens_with_another_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        address, inode = first.getsockname(), str(os.fstat(first.fileno()).st_ino)
+        assert inode in discovery.listening_sockets()
+    with socket.create_server(address) as second:
+        listening = discovery.listening_sockets()
+        assert inode not in listening and str(os.fstat(second.fileno()).st_ino) in listening
+
+
 def test_servers_are_listed_by_the_number_of_their_port_the_own_ones_first(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = {8000: "", 11434: "", 800: "", 900: "ann"}
     listeners = [discovery.Listener("127.0.0.1", port, None, user=user) for port, user in listed.items()]

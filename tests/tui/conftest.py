@@ -58,6 +58,7 @@ def separate_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.delenv("NO_COLOR", raising=False)
     # Servers that happen to run on this host must not change what the setup screen shows.
     monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: ())
+    monkeypatch.setattr(catalogue, "listening_sockets", frozenset)
     fork_session_processes(monkeypatch)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

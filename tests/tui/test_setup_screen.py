@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import threading
@@ -363,6 +364,82 @@ async def test_a_server_that_went_away_keeps_the_cursor(
         found.append(gone)
         await pilot.press("question_mark", "escape")
         await until(lambda: ("›", gone.url[-1]) in listed_servers(app))
+
+
+async def test_a_restarted_server_shows_its_new_flags_and_nothing_moves_meanwhile(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user looks at the start screen, and presses no key."""
+    monkeypatch.setattr("swarmtui.tui.setup.endpoint._LOOK_S", 0.01)
+    first, second = (
+        msgspec.structs.replace(found_server(2), url=f"http://127.0.0.1:{port}", models=("small", "large"))
+        for port in (1, 2)
+    )
+    listening = [first, second]
+    monkeypatch.setattr(catalogue, "listening_sockets", lambda: frozenset(map(id, listening)))
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: tuple(listening))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(lambda: listed_servers(app) == [("›", "1"), (" ", "2")])
+        await pilot.press("2", "down")
+        await until(lambda: "› large" in screen_text(app))
+        before = screen_text(app).splitlines()
+
+        def moved() -> list[int]:
+            """The lines that differ, without those about the server, its slots and what Enter does."""
+            now = screen_text(app).splitlines()
+            return [at for at in range(4, len(before)) if now[at][:60] != before[at][:60] and at not in (6, 7, 8, 38)]
+
+        listening.remove(first)
+        await until(lambda: "› 127.0.0.1:1  ✖ not running" in screen_text(app))
+        await until(lambda: "? 127.0.0.1:1 does not answer; Enter tries" in screen_text(app))
+        assert listed_servers(app) == [(" ", "2")] and not moved()
+        restarted = msgspec.structs.replace(first, slots=4, flags={"parallel": "4"})
+        loading = msgspec.structs.replace(restarted, reachable=False, models=(), problem="it is loading")
+        listening.append(loading)
+        await until(lambda: "› 127.0.0.1:1  ✖ it is loading" in screen_text(app))
+        assert "› large" in screen_text(app) and not moved()
+        listening[-1] = restarted
+        await until(lambda: "› 127.0.0.1:1  llama.cpp, 4 slots" in screen_text(app))
+        await until(lambda: "flags: --parallel 4 " in screen_text(app) and "● Enter asks 127" in screen_text(app))
+        assert listed_servers(app) == [("›", "1"), (" ", "2")] and not moved()
+        assert "› large" in screen_text(app)
+
+
+async def test_servers_are_not_searched_behind_another_screen(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swarmtui.tui.setup.endpoint._LOOK_S", 0.01)
+    sockets, searches = itertools.count(), list[float]()
+    monkeypatch.setattr(catalogue, "listening_sockets", lambda: frozenset([next(sockets)]))
+
+    def search(timeout_s: float) -> tuple[DiscoveredServer, ...]:
+        searches.append(timeout_s)
+        return ()
+
+    monkeypatch.setattr(catalogue, "discover_servers", search)
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(lambda: len(searches) > 3)
+        await pilot.press("question_mark")
+        await until(lambda: not any(worker.group == "discover" for worker in app.workers))
+        behind = len(searches)
+        await pilot.press("escape")
+        await until(lambda: len(searches) > behind + 3)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_message_leaves_the_line_that_says_what_enter_does(
+    tmp_path: Path, until: Until, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(catalogue, "discover_servers", lambda timeout_s=1.0: (found_server(2),))
+    app = SwarmApp(session_root=tmp_path)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await until(lambda: "● Enter asks 127.0.0.1:1" in screen_text(app))
+        expected = screen_text(app).splitlines()
+        await pilot.press("R")
+        await until(lambda: "Enter opens one" in screen_text(app))
+        assert screen_text(app).splitlines()[1:] == expected[1:]
 
 
 async def test_while_servers_are_searched_no_server_of_another_user_is_chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from itertools import pairwise
 
@@ -77,7 +78,9 @@ def test_heat_map_shows_speed_by_sign_and_style() -> None:
     assert [cell.tps for cell in cells[4:6]] == ["80.0", ""]
 
 
-@pytest.mark.parametrize(("total", "width", "height"), [(64, 119, 8), (1000, 119, 9), (41, 60, 9), (5000, 79, 12)])
+@pytest.mark.parametrize(
+    ("total", "width", "height"), [(64, 119, 8), (1000, 119, 9), (41, 60, 9), (5000, 79, 12), (64, 198, 51)]
+)
 def test_heat_map_fits_and_contains_the_cursor(total: int, width: int, height: int) -> None:
     cells, _ = heat_cells(*rows(["waiting"] * total))
     layout = map_layout(total, width, height)
@@ -240,6 +243,31 @@ async def test_a_click_on_a_cell_of_the_heat_map_selects_its_agent() -> None:
         await settle(app, pilot)
         assert streams.selected == 3 + (streams.layout_of_map.per_line if streams.layout_of_map.height == 1 else 0)
         assert streams.in_focus
+
+
+@pytest.mark.parametrize(("size", "share"), [((200, 60), 0.7), ((120, 40), 0.5)])
+async def test_a_heat_map_that_is_shown_alone_uses_the_room_and_names_its_agents(
+    size: tuple[int, int], share: float
+) -> None:
+    app = SwarmApp(source=RecordingSource(live(64, "once upon a time")))
+    async with app.run_test(size=size) as pilot:
+        await settle(app, pilot)
+        await pilot.press("2")
+        await settle(app, pilot)
+        streams = app.screen.query_one(StreamsPanel)
+        layout, (width, height) = streams.layout_of_map, streams.inner_size
+        covered = layout.per_line * layout.columns * layout.lines(64)
+        assert covered >= share * width * height
+        assert re.findall(r" (\d+)  40\.0", screen_text(app)) == [*map(str, range(64))]
+        await pilot.press("down", "right")
+        await settle(app, pilot)
+        assert streams.selected == layout.per_line + 1
+        row = next(at for at, line in enumerate(screen_text(app).splitlines()) if " 42  40.0" in line)
+        for moved, agent in ((0, 42), (-1, 42), (layout.height - 1, 42 + layout.per_line)):
+            column = 1 + 6 + 42 % layout.per_line * layout.columns
+            await pilot.click(offset=(column, row + moved))
+            await settle(app, pilot)
+            assert streams.selected == agent
 
 
 @pytest.mark.parametrize(("streams", "lines"), [(1, 6), (2, 3), (4, 1)])

@@ -668,16 +668,16 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
 
 
 @pytest.mark.parametrize(
-    ("size", "explained"), [((120, 40), {1: True, 12: False}), ((200, 60), {1: True, 4: True, 12: True})]
+    ("size", "explained"), [((120, 40), {1: True, 12: False}), ((200, 60), {1: True, 4: True, 12: False})]
 )
-async def test_columns_are_explained_in_a_high_terminal_else_in_lines_that_are_left(
+async def test_columns_are_explained_in_lines_that_levels_leave(
     size: tuple[int, int], explained: dict[int, bool]
 ) -> None:
-    """In a high one their lines do not come and go, whatever is remarked; in others levels and remarks come first."""
+    """In a high terminal these lines do not come and go, whatever is remarked; in others remarks come first."""
     remark = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
     places = set()
     for count, is_explained in explained.items():
-        for flags in ((), (remark,)) if all(explained.values()) else ((),):
+        for flags in ((), (remark,)) if size == (200, 60) else ((),):
             levels = tuple(level(c, tps=10.0 * c, flags=flags) for c in range(1, count + 1))
             seen = msgspec.structs.replace(frame(4), levels=levels, provisional=())
             app = SwarmApp(source=RecordingSource(model_of(seen)))
@@ -687,7 +687,21 @@ async def test_columns_are_explained_in_a_high_terminal_else_in_lines_that_are_l
                 place = next((at for at, line in enumerate(lines) if "tok/s: output of all agents" in line), None)
             assert (place is not None) == is_explained, (count, flags)
             places.add(place)
-    assert len(places) == 1 or not all(explained.values())
+    assert len(places - {None}) == 1
+
+
+@pytest.mark.parametrize("errors", [0, 1])
+async def test_in_a_high_terminal_levels_come_before_what_columns_mean_and_remarks(errors: int) -> None:
+    remark = Finding(code="errors", text="1 of 16 requests failed: 1 http_500")
+    done = level(1, tps=10.0, flags=(remark,))
+    levels = (msgspec.structs.replace(done, errors=errors), *(level(c, tps=10.0 * c) for c in range(2, 10)))
+    seen = msgspec.structs.replace(frame(4), levels=levels, provisional=())
+    app = SwarmApp(source=RecordingSource(model_of(seen)))
+    async with app.run_test(size=(200, 60)) as pilot:
+        await pilot.pause()
+        table = screen_text(app).partition("[4] levels")[2]
+    assert all(re.search(f"│ +[▸▼]?{c} ", table) for c in range(1, 10)) and "all: press 4" not in table
+    assert "tok/s: output of all agents" in table, "in the lines that are left"
 
 
 @pytest.mark.parametrize("size", [(120, 40), (160, 45), (200, 60)])

@@ -9,6 +9,7 @@ from swarmtui.model.client_protocol import StreamRate
 from swarmtui.model.worker_protocol import StreamRow
 from swarmtui.numbers import rate
 from swarmtui.report.colours import shade
+from swarmtui.text import sanitize
 from swarmtui.tui.lines import Line, ljust, longest_fit
 
 # The shares of the median below which a stream is slow, and the sign of each; slow ones are the brightest.
@@ -27,15 +28,34 @@ STATE_SIGNS = {
 STATE_STYLES = {
     "writing": "throughput", "thinking": "energy", "prefill": "latency", "waiting": "queue", "backing off": "bad",
 }  # fmt: skip
-# Columns and lines of a cell, the largest first; the second line has the tok/s.
+# Columns and lines of a cell in a low panel, the largest first; the second line has the tok/s.
 _SIZES = ((5, 2), (3, 1), (2, 1), (1, 1))
+# In a high panel a cell names its agent and ends with a blank line; four columns per line look square.
+_LEAST, _MOST, _SQUARE = (10, 3), (24, 6), 4
+_WITH_UNIT = 18
+# What larger cells leave for the text of the selected agent.
+_TEXT = 5
 
 
 class HeatCell(NamedTuple):
+    """An agent; `sign` and `style` are those of its speed if it has `tps`, else those of its state."""
+
     agent: int
+    state: str
     sign: str
     style: str
     tps: str
+
+    def lines(self, width: int, height: int) -> list[tuple[str, str]]:
+        """Return a text and a style for each line."""
+        if height < _LEAST[1]:
+            return [(self.sign * width if self.tps else self.sign, self.style), (self.tps, "dim")][:height]
+        unit = " tok/s" if width >= _WITH_UNIT else ""
+        named = longest_fit((f"{self.agent}  {self.tps}{unit}", f"{self.agent}"), width)
+        if self.tps:
+            return [*([(self.sign * width, self.style)] * (height - 2)), (named, "dim"), ("", "")]
+        doing = longest_fit((f"{self.sign} {self.state}", self.sign), width)
+        return [(doing, self.style), *([("", "")] * (height - 3)), (f"{self.agent}", "dim"), ("", "")]
 
 
 class MapLayout(NamedTuple):
@@ -73,16 +93,26 @@ def heat_cells(rows: Sequence[StreamRow], rates: Mapping[int, StreamRate]) -> tu
 
 def _cell(row: StreamRow, tps: float | None, middle: float | None) -> HeatCell:
     if tps is None or not middle:
-        return HeatCell(row.agent, STATE_SIGNS.get(row.state, "?"), STATE_STYLES.get(row.state, "dim"), "")
+        sign, style = STATE_SIGNS.get(row.state, "?"), STATE_STYLES.get(row.state, "dim")
+        return HeatCell(row.agent, sanitize(row.state), sign, style, "")
     share = tps / middle
     sign = next((sign for below, sign in _CLASSES if share < below), _USUAL)
     # From the usual speed, dark, to a stop, bright: one ramp, on which a slow stream stands out.
-    return HeatCell(row.agent, sign, shade("latency", 1.1 - share), rate(tps))
+    return HeatCell(row.agent, sanitize(row.state), sign, shade("latency", 1.1 - share), rate(tps))
 
 
 def map_layout(total: int, width: int, height: int) -> MapLayout:
     """Return the largest cells with which all streams fit; if none do, the smallest."""
-    layouts = [MapLayout(_per_line((width - _LABEL) // columns), columns, lines) for columns, lines in _SIZES]
+    room = width - _LABEL
+    larger = [
+        MapLayout(per_line, min(room // per_line, _MOST[0]), min((height - _TEXT) // -(-total // per_line), _MOST[1]))
+        for per_line in range(4, room // _LEAST[0] + 1)
+        if per_line == _per_line(per_line) and total
+    ]
+    best = max(larger, key=lambda layout: min(layout.columns, layout.height * _SQUARE), default=None)
+    if best is not None and best.height >= _LEAST[1]:
+        return best
+    layouts = [MapLayout(_per_line(room // columns), columns, lines) for columns, lines in _SIZES]
     return next((layout for layout in layouts if layout.lines(total) <= height), layouts[-1])
 
 
@@ -98,17 +128,17 @@ def map_lines(cells: Sequence[HeatCell], layout: MapLayout, height: int, cursor:
     gap = " " * (columns - wide)
     first = layout.first_line(len(cells), height, cursor)
     lines: list[Line] = []
-    for number in range(first, min(-(-len(cells) // per_line), first + max(1, height // each))):
-        start = number * per_line
+    # The cursor reverses only the line with the name of a large cell: a full block that is reversed looks empty.
+    marked = range(each) if each < _LEAST[1] else (each - 2,)
+    for start in range(first * per_line, min(len(cells), (first + max(1, height // each)) * per_line), per_line):
         row = cells[start : start + per_line]
         label = f"{row[0].agent:>{_LABEL - 1}} " if labelled else " " * _LABEL
-        signs: Line = [(label, "dim")]
-        figures: Line = [(" " * _LABEL, "dim")]
+        drawn: list[Line] = [[(label if line == 0 else " " * _LABEL, "dim")] for line in range(each)]
         for at, cell in enumerate(row, start):
-            sign = ljust(cell.sign * wide if cell.tps else cell.sign, wide)
-            _append(signs, sign, cell.style, gap, selected=at == cursor)
-            _append(figures, ljust(cell.tps, wide), "dim", gap, selected=at == cursor)
-        lines += [signs, figures][:each]
+            for number, (text, style) in enumerate(cell.lines(wide, each)):
+                selected = at == cursor and number in marked
+                _append(drawn[number], ljust(text, wide), style, gap, selected=selected)
+        lines += drawn
     return lines
 
 

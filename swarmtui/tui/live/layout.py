@@ -24,7 +24,7 @@ _TWO_COLUMNS = 100
 _RIGHT_SHARE, _LEAST_RIGHT = 0.38, 40
 # From this size on, history and quality have regions in the right column.
 _WIDE, _HIGH = 170, 48
-# From this height on, this many lines of the levels are for what their columns mean; else those that are left.
+# From this height on, this many lines are for what the columns of the levels mean, as long as no level needs them.
 EXPLAINED, MEANINGS = 55, 4
 # The share of the height that the agents have: less is enough beside a history, and the curve gets the rest.
 _AGENTS, _AGENTS_BESIDE = 0.26, 0.2

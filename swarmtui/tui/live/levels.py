@@ -290,10 +290,12 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
         # The rows that are pinned come before remarks and alarms, and all rows before remarks that change nothing.
-        kept = MEANINGS if self.is_attached and self.app.size.height >= EXPLAINED else 0
+        # Lines for the meanings of columns are left where no row needs them.
+        matters = bool(view.remarks) and view.grouped.code == "note"
+        free = height - 2 - len(view.alarms) - total - matters
+        kept = min(MEANINGS, max(0, free)) if self.is_attached and self.app.size.height >= EXPLAINED else 0
         height -= kept
         room = height - 2 - len(view.alarms)
-        matters = bool(view.remarks) and view.grouped.code == "note"
         room = max(1, min(len(view.pinned), height - 2), room - (matters and total > room > _FEW_ROWS))
         shown = self._visible_rows(total, room, view)
         table = self._drawn = view.table_for(shown, inside)

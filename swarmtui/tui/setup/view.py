@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import starmap
 
+import msgspec
+
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.client.catalogue import SimulatorPreset, WorkloadInfo
 from swarmtui.client.choices import PlanKind
@@ -38,14 +40,15 @@ PLAN_TEXTS: dict[PlanKind, str] = {
 
 
 def server_text(server: DiscoveredServer) -> str:
+    address = sanitize(server.url).removeprefix("http://")
     if not server.reachable:
-        return f"{sanitize(server.url)}  ✖ {sanitize(server.problem) or 'does not answer'}"
+        return f"{address}  ✖ {sanitize(server.problem) or 'does not answer'}"
     # Whose server it is comes first: a narrow list cuts the end.
     parts = [f"? of {sanitize(server.user)}" if server.user else "", sanitize(server.engine)]
     parts.append(count_noun(server.slots, "slot") if server.slots else "")
     parts.append(sanitize(server.models[0]) if server.models else "")
     parts.append(f"? {sanitize(server.problem)}" if server.problem else "")
-    return f"{sanitize(server.url).removeprefix('http://')}  " + ", ".join(part for part in parts if part)
+    return f"{address}  " + ", ".join(part for part in parts if part)
 
 
 def server_lines(server: DiscoveredServer, width: int) -> list[str]:
@@ -87,6 +90,20 @@ def server_items(
             address = sanitize(url).removeprefix("http://")
             rows.setdefault(url, f"{address}  recent{', not running' if gone else ''}")
     return list(starmap(PickItem, rows.items()))
+
+
+def with_gone(before: Sequence[DiscoveredServer], found: Sequence[DiscoveredServer]) -> tuple[DiscoveredServer, ...]:
+    """Keep the order of the servers that were found before, also of those that are gone; new ones come last.
+
+    The models of a server that is gone or loading can still be picked.
+    """
+    now = {server.url: server for server in found}
+    kept = []
+    for server in before:
+        gone = msgspec.structs.replace(server, reachable=False, problem="not running")
+        known = now.pop(server.url, gone)
+        kept.append(known if known.reachable else msgspec.structs.replace(known, models=known.models or server.models))
+    return (*kept, *now.values())
 
 
 def _port(url: str) -> str:
