@@ -41,8 +41,6 @@ WIDTHS = {
     "load": 4, "n": 10, "slo": 14, "steady": 6, "half_width": 6, "wall": 6, "stream": 6, "ttft": 7, "ttft_p90": 7,
     "room": 7, "tpot": 7, "e2e": 7,
 }  # fmt: skip
-# With no more lines than these, all are for levels, and none is for the number of remarks.
-_FEW_ROWS = 3
 # Fewer lines left explain too little.
 _LEAST_MEANINGS = 2
 
@@ -289,14 +287,11 @@ class LevelsPanel(ScrollingPanel, Panel[LevelsView]):
             lines = [*table_lines(table, inside, GAPS, WIDTHS), *alarms, *remarks, *meanings]
             lines += [[], *tasks] if tasks else []
             return self.scrolled(longest_fit(view.marks, width - 34), lines, width, height, 1 + view.leading.stop)
-        # The rows that are pinned come before remarks and alarms, and all rows before remarks that change nothing.
-        # Lines for the meanings of columns are left where no row needs them.
-        matters = bool(view.remarks) and view.grouped.code == "note"
-        free = height - 2 - len(view.alarms) - total - matters
+        # The rows that are pinned come before alarms, all rows before remarks, and these before meanings of columns.
+        free = height - 2 - len(view.alarms) - total - bool(view.remarks)
         kept = min(MEANINGS, max(0, free)) if self.is_attached and self.app.size.height >= EXPLAINED else 0
         height -= kept
-        room = height - 2 - len(view.alarms)
-        room = max(1, min(len(view.pinned), height - 2), room - (matters and total > room > _FEW_ROWS))
+        room = max(1, min(len(view.pinned), height - 2), height - 2 - len(view.alarms))
         shown = self._visible_rows(total, room, view)
         table = self._drawn = view.table_for(shown, inside)
         titles, *rows = table_lines(table, inside, GAPS, WIDTHS)
