@@ -15,6 +15,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
+from swarmtui.cli.checked import mistakes_of
 from swarmtui.cli.options import (
     Number,
     WholeNumber,
@@ -24,7 +25,7 @@ from swarmtui.cli.options import (
     parse_share,
     print_result,
 )
-from swarmtui.cli.run_options import CheckedCommand, build_run_request, chosen_endpoints, mistakes_of
+from swarmtui.cli.run_options import RunCommand, build_run_request, chosen_endpoints
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.text import echo
 
@@ -73,7 +74,7 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 """
 
 
-@commands.command(cls=CheckedCommand, epilog=_FIGURES)
+@commands.command(cls=RunCommand, epilog=_FIGURES)
 @shared.addresses
 @shared.endpoint
 @shared.model
@@ -263,7 +264,7 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
     sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))
 
 
-@commands.command(cls=CheckedCommand)
+@commands.command(cls=RunCommand)
 @shared.addresses
 @shared.endpoint
 @shared.model
