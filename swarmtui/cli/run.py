@@ -52,7 +52,8 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   icl             gaps between chunks; the largest is longest_stall
   e2e             last token − sent
                   each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
-  per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
+  per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean;
+                  of answers with at least 3 tokens after the first
   out_tps_steady  output tokens from the first measured send to the send after
                   the last one / that time; C requests are in flight all the
                   time. out_tps_steady_hw: half-width of its 95 % interval
