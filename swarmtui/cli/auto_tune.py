@@ -10,8 +10,9 @@ import msgspec
 
 from swarmtui.cli.experiment_options import OBJECTIVES, plan_options, run_request
 from swarmtui.experiments.grid import launch_command, tune_engine
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.model.parsing import parse_seconds
+from swarmtui.model.run_length import parse_requests
 from swarmtui.model.tuning import POWER, AutoSearch, LiveKnob, TuneFile, TunePlan, Value, parse_recipe, value_text
 from swarmtui.report.tuning import knob_lines
 from swarmtui.text import escape
@@ -24,49 +25,61 @@ if TYPE_CHECKING:
 _LEVELS = (1, 4, 16)
 # The A/B test restarts the best of the finalists at least four times more.
 _RESTARTS = 1
-_CANARIES = "5%"
+_CANARIES, _BUDGET = "5%", "45m"
 # A measurement with all its requests has this share of the budget, in seconds within these. A search for the capacity
 # needs more: in half of 12 s it came to 4 agents, whatever the flags.
 _PART, _PART_OF_SEARCH, _LEAST_S, _MOST_S = 1 / 36, 1 / 20, 12.0, 60.0
 
 
-def auto_tune_file(options: dict[str, Any]) -> TuneFile:
+def auto_tune_file(options: dict[str, Any], mistakes: Mistakes) -> TuneFile:
+    """Return the tune of the options; those that are wrong are added to the mistakes, and have their defaults."""
     from swarmtui.client.plan_builder import parse_levels
     from swarmtui.prompts.library import read_text
 
-    command = options["command"]
+    command, url = options["command"], options["url"] or "http://127.0.0.1:{port}"
     if command is None:
-        raise BadInput("give FILE, or --auto COMMAND to find the flags of a server", key="FILE")
-    url = options["url"] or "http://127.0.0.1:{port}"
-    if "{port}" in url and "{port}" not in command:
-        raise BadInput("put {port} into the command, or give the address of the server with --url", key="--auto")
-    budget = options["budget"] or "45m"
-    parse_seconds(budget, "--budget")
+        mistakes.found.append(BadInput("give FILE, or --auto COMMAND to find the flags of a server", key="FILE"))
+    elif "{port}" in url and "{port}" not in command:
+        problem = "put {port} into the command, or give the address of the server with --url"
+        mistakes.found.append(BadInput(problem, key="--auto"))
+    levels, requests, given = options["levels"], options["requests"], options["recipe"]
     plan = TunePlan(
         workload=options["workload"] or TunePlan().workload,
-        levels=_LEVELS if options["levels"] is None else parse_levels(options["levels"]),
-        requests=options["requests"],
+        levels=(mistakes.catch_as("--levels", parse_levels, levels) if levels is not None else None) or _LEVELS,
+        requests=requests if requests and mistakes.catch_as("--requests", parse_requests, requests) else None,
         max_tokens=options["max_tokens"],
     )
-    given = options["recipe"]
-    recipe = None if given is None else parse_recipe(read_text(Path(given)), given)
+    recipe = (
+        None if given is None else mistakes.catch_as("--recipe", lambda: parse_recipe(read_text(Path(given)), given))
+    )
+    knobs = [knob for text in options["knobs"] if (knob := mistakes.catch(_parse_knob, text))]
+    if options["power"] not in (None, "auto", "none"):
+        mistakes.catch(_parse_watts, options["power"])
     tune = TuneFile(
-        command=command,
+        command=command or "",
         name="auto",
         url=url,
-        ready_within=options["ready_within"] or TuneFile(command="x").ready_within,
+        ready_within=_time(options["ready_within"], "--ready-within", TuneFile(command="x").ready_within, mistakes),
         plan=plan,
-        grid=dict(map(_parse_knob, options["knobs"])) or (recipe.values if recipe else {}),
+        grid=dict(knobs) or (recipe.values if recipe else {}),
         restarts=_RESTARTS,
         objective=OBJECTIVES[options["objective"] or "agents"],
         auto=AutoSearch(
-            budget=budget, slo=options["slo"] or "", allow_quality=options["allow_quality"],
-            engine=_engine_name(options["engine"]), recipe=recipe,
+            budget=_time(options["budget"], "--budget", _BUDGET, mistakes), slo=options["slo"] or "",
+            allow_quality=options["allow_quality"], engine=mistakes.catch(_engine_name, options["engine"]) or "",
+            recipe=recipe,
         ),
     )  # fmt: skip
-    if recipe is not None and tune_engine(tune).name.lower() != recipe.engine.lower():
-        raise BadInput(f"is for {recipe.engine}, the command for {tune_engine(tune).name}", key="--recipe")
+    can_start = command is not None and mistakes.catch(launch_command, tune, {}, "PORT", "--auto") is not None
+    if recipe is not None and can_start and tune_engine(tune).name.lower() != recipe.engine.lower():
+        problem = f"is for {recipe.engine}, the command for {tune_engine(tune).name}"
+        mistakes.found.append(BadInput(problem, key="--recipe"))
     return tune
+
+
+def _time(text: str | None, option: str, default: str, mistakes: Mistakes) -> str:
+    """Return the time that was given, if it is one, or else the default."""
+    return text if text and mistakes.catch(parse_seconds, text, option) else default
 
 
 def save_recipe(path: Path, tune: TuneFile, outcome: TuneOutcome, root: Path) -> None:
@@ -108,7 +121,7 @@ def _engine_name(text: str | None) -> str:
     return names[text.lower()]
 
 
-def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
+def auto_request(tune: TuneFile, session_dir: str | None, mistakes: Mistakes) -> RunRequest:
     """Return the request of a start with all its requests: a search for the capacity, or a sweep."""
     assert tune.auto is not None
     plan, objective = tune.plan, tune.objective
@@ -121,7 +134,7 @@ def auto_request(tune: TuneFile, session_dir: str | None) -> RunRequest:
     if objective == "agents":
         options |= dict.fromkeys(("levels", "requests", "duration", "runs")) | {"plan": "quick"}
         options["budget"] = f"{seconds:.0f}s"
-    request: RunRequest = run_request(options)
+    request: RunRequest = run_request(options, mistakes)
     return request
 
 

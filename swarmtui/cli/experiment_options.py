@@ -71,11 +71,17 @@ def show_tune(directory: Path) -> bool:
     return found is None or found.status.ended != "done"
 
 
-def run_request(options: dict[str, Any], endpoints: list[str] | None = None, mistakes: Mistakes | None = None) -> Any:
-    """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run."""
+def run_request(
+    options: dict[str, Any], mistakes: Mistakes | None = None, endpoints: dict[str, str] | None = None
+) -> Any:
+    """The request that every run is made from, as `run` would build it; the endpoint is replaced for each run.
+
+    `endpoints` are those to compare, by the option that has them.
+    """
     defaults = {} if endpoints is None else config_defaults("ab")
     params = run.make_context("run", [], default_map=defaults).params | options | {"on_restart": "stop"}
-    return build_run_request(tuple(endpoints or ("http://127.0.0.1:1",)), params, mistakes)
+    addresses, named = tuple((endpoints or {}).values()), " and ".join(endpoints or ())
+    return build_run_request(addresses or ("http://127.0.0.1:1",), params, mistakes, endpoint_option=named)
 
 
 def confirm_commands(text: str, yes: bool) -> None:

@@ -11,9 +11,17 @@ import click
 import msgspec
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.experiment_options import OBJECTIVES, confirm_commands, plan_options, reporter, run_request, run_tune
+from swarmtui.cli.checked import CollectingCommand, mistakes_of
+from swarmtui.cli.experiment_options import (
+    OBJECTIVES,
+    confirm_commands,
+    plan_options,
+    reporter,
+    run_request,
+    run_tune,
+)
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_result
-from swarmtui.cli.run_options import CheckedCommand, mistakes_of
+from swarmtui.cli.run_options import RunCommand
 from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
 from swarmtui.text import echo, escape
@@ -32,7 +40,7 @@ _ONLY_AUTO = {
 _yes_option = click.option("--yes", is_flag=True, help="Run the commands without asking for confirmation.")
 
 
-@commands.command(cls=CheckedCommand)
+@commands.command(cls=RunCommand)
 @click.option("--a", "a", required=True, metavar="URL|COMMAND", help="A: an endpoint, or a command that starts one.")
 @click.option("--b", "b", metavar="URL|COMMAND", help="B, likewise; {port} in a command is replaced by a free port.")
 @click.option("--aa", is_flag=True, help="Run A against itself, to measure the noise floor.")
@@ -93,6 +101,7 @@ def ab(
     """
     from swarmtui.analysis.compare.verdicts import DETECT
     from swarmtui.cli.progress import open_progress
+    from swarmtui.client.catalogue import validate_endpoint
     from swarmtui.client.config_file import read_config
     from swarmtui.client.session_client import StopControl
     from swarmtui.experiments.ab import AbRunner, ab_launch, ab_result, log_entry
@@ -111,17 +120,25 @@ def ab(
     ready_within_s = mistakes.catch(parse_seconds, options["ready_within"], "--ready-within") or 0.0
     sides = {name: side for name, side in (("--a", a), ("--b", b)) if side is not None}
     names = read_config().endpoints
-    endpoints = [text for text in sides.values() if text in names or not is_command(text)]
+    endpoints = {option: text for option, text in sides.items() if text in names or not is_command(text)}
     if len(endpoints) < len(sides):
         mistakes.catch(_refuse_shared_key, sides, names)
-    request = run_request(options | {"levels": (options["level"],)}, endpoints, mistakes)
-    a, b = (str(names[side].url) if side in names else side for side in (a, b or a))
+    targets = {option: str(names[text].url) if text in names else text for option, text in sides.items()}
+    for option in endpoints:
+        mistakes.catch_as(option, validate_endpoint, targets[option])
+    wrong = {error.key for error in mistakes.found}
+    endpoints = {option: text for option, text in endpoints.items() if option not in wrong}
+    a = targets.get("--a", "")
+    b = targets.get("--b", a)
     test = AbTest(
         name=f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}", a=a, b=b, aa=aa, agent_header=header,
         url=options["url"], figure=options["figure"], max_runs=options["max_runs"],
-        detect=detect, seed=request.plan.seed, pass_env=options["pass_env"], ready_within_s=ready_within_s,
+        detect=detect, pass_env=options["pass_env"], ready_within_s=ready_within_s,
     )  # fmt: skip
-    launches = dict.fromkeys(str(launch) for side in ("A", "B") if (launch := ab_launch(test, side, "PORT")))
+    found = [mistakes.catch(ab_launch, test, side, "PORT") for side in ("A", "B") if f"--{side.lower()}" in sides]
+    request = run_request(options | {"levels": (options["level"],)}, mistakes, endpoints)
+    test = msgspec.structs.replace(test, seed=request.plan.seed)
+    launches = dict.fromkeys(str(launch) for launch in found if launch)
     if launches:
         shown = [escape(launch, keep="") for launch in launches]
         confirm_commands("commands to run (PORT: a free port):\n  " + "\n  ".join(shown), yes)
@@ -141,7 +158,7 @@ def ab(
     sys.exit(UNUSABLE if result.problem else STOPPED if result.stopped else DONE)
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("file", type=click.Path(dir_okay=False), required=False)
 @click.option("--auto", "command", metavar="COMMAND", help="Find the flags for this command; {port} is a free port.")
 @click.option("--budget", metavar="TIME", help="With --auto: time for all starts together.  [default: 45m]")
@@ -187,7 +204,8 @@ def ab(
 @shared.events
 @shared.quiet
 @shared.session_dir
-def tune(file: str | None, **options: Any) -> None:
+@click.pass_context
+def tune(context: click.Context, /, file: str | None, **options: Any) -> None:
     """Measure a server with every combination of flags in a grid, and rank them; or find the flags.
 
     \b
@@ -237,13 +255,25 @@ def tune(file: str | None, **options: Any) -> None:
     from swarmtui.report.tune_outcome import outcome_blocks
     from swarmtui.report.tuning import commands_text, tune_blocks
 
-    if file is not None and (option := next((option for name, option in _ONLY_AUTO.items() if options[name]), None)):
-        raise BadInput("is for --auto COMMAND, without FILE; a file has it in [auto], [grid] or [plan]", key=option)
-    tuned = auto_tune.auto_tune_file(options) if file is None else parse_tune(read_text(Path(file)), file)
+    mistakes = mistakes_of(context)
+    for name, option in _ONLY_AUTO.items() if file is not None else ():
+        if options[name]:
+            problem = "is for --auto COMMAND, without FILE; a file has it in [auto], [grid] or [plan]"
+            mistakes.found.append(BadInput(problem, key=option))
+    if file is None:
+        tuned = auto_tune.auto_tune_file(options, mistakes)
+    elif found := mistakes.catch(lambda: parse_tune(read_text(Path(file)), file)):
+        tuned = found
+    else:
+        mistakes.raise_all()
     as_json, quiet, shown, session_dir = (options[name] for name in ("as_json", "quiet", "show", "session_dir"))
-    writer = open_events(as_json=as_json) if options["events"] else None
+    writer = mistakes.catch(open_events, as_json=as_json) if options["events"] else None
     auto, power_problem = tuned.auto is not None, ""
-    request = auto_tune.auto_request(tuned, session_dir) if auto else run_request(plan_options(tuned, session_dir))
+    request = (
+        auto_tune.auto_request(tuned, session_dir, mistakes)
+        if auto
+        else run_request(plan_options(tuned, session_dir), mistakes)
+    )
     root = Path(request.session_root)
     directory = tune_directory(root, tuned)
     if auto:

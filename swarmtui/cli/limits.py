@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from swarmtui.cli import options as shared
+from swarmtui.cli.checked import CollectingCommand, mistakes_of
 from swarmtui.cli.options import WholeNumber, commands, print_result
 from swarmtui.cli.run_options import only_endpoint
 from swarmtui.client.config_file import find_endpoints
@@ -27,7 +28,7 @@ _CONTEXT = 4000
 _KV_BITS = {"auto": None, "fp16": 16.0, "bf16": 16.0, "fp8": 8.0, "q8_0": 8.5, "q4_0": 4.5}
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("target", metavar="[ENDPOINT|PATH]", required=False)
 @click.option("--gpu", metavar="NAME", help="A GPU, such as 3090, H200 or MI300X.  [default: that of the server]")
 @shared.model_path
@@ -40,7 +41,10 @@ _KV_BITS = {"auto": None, "fp16": 16.0, "bf16": 16.0, "fp8": 8.0, "q8_0": 8.5, "
 @click.option("--replicas", type=WholeNumber(1, 1024), metavar="N", help="Replicas.  [default: the server's, else 1]")
 @click.option("--kv-dtype", type=click.Choice(list(_KV_BITS)), default="auto", help="Numbers in the KV cache.")
 @shared.json
-def limits(target: str | None, model_path: str | None, context: int, levels: str, **options: Any) -> None:
+@click.pass_context
+def limits(
+    ctx: click.Context, /, target: str | None, model_path: str | None, context: int, levels: str, **options: Any
+) -> None:
     """Say what the hardware allows for a model: bytes per decode step, and the most tok/s by the number of agents.
 
     Sends no load, and reads no weights: only the headers of the model's files. ENDPOINT is a URL or a name in
@@ -51,18 +55,22 @@ def limits(target: str | None, model_path: str | None, context: int, levels: str
     swarmtui limits ~/models/Qwen3-8B --gpu 4090 --context 8000
     swarmtui limits model-Q4_K_M.gguf --gpu 3090 --tp 2 --levels 1,8,64
     """
+    from swarmtui.analysis.speed_of_light.gpus import gpu_named
     from swarmtui.analysis.speed_of_light.limits import limits as find_limits
     from swarmtui.client.plan_builder import parse_levels
     from swarmtui.report.limits import limits_blocks
     from swarmtui.telemetry.model_files.reader import read_model
 
-    wanted = parse_levels(levels)
-    is_path = target is not None and _is_path(target)
-    server = None if is_path or (target is None and model_path) else _find_server(target)
-    gpu = _find_gpu(options["gpu"], server)
+    mistakes = mistakes_of(ctx)
+    wanted = mistakes.catch_as("--levels", parse_levels, levels) or ()
+    named = None if options["gpu"] is None else mistakes.catch(gpu_named, options["gpu"])
+    path = target if target is not None and _is_path(target) else model_path
+    shape = mistakes.catch(lambda: read_model(Path(path).expanduser())) if path else None
+    mistakes.raise_all()
+    server = None if path and target in (None, path) else _find_server(target)
+    gpu = named or _find_gpu(server)
     serving = _serving(server, context, options)
-    path = target if is_path else model_path
-    shape = read_model(Path(path).expanduser()) if path else _server_model(server)
+    shape = shape or _server_model(server)
     found = find_limits(shape, gpu, serving, wanted, kv_tokens=server.kv_tokens if server else None)
     fields = ("model", "gpu", "serving", "kv_tokens", "kv_predicted", "levels", "missing")
     document = {"context": context} | {name: getattr(found, name) for name in fields}
@@ -102,12 +110,9 @@ def _server_model(server: DiscoveredServer | None) -> Any:
     return shape
 
 
-def _find_gpu(name: str | None, server: DiscoveredServer | None) -> GpuFigures:
-    """Return the named GPU, else the slowest of those that the server uses, else the slowest of this host."""
-    from swarmtui.analysis.speed_of_light.gpus import gpu_figures, gpu_named
-
-    if name is not None:
-        return gpu_named(name)
+def _find_gpu(server: DiscoveredServer | None) -> GpuFigures:
+    """Return the slowest GPU of those that the server uses, else the slowest of this host."""
+    from swarmtui.analysis.speed_of_light.gpus import gpu_figures
     from swarmtui.telemetry.discovery import with_gpus
     from swarmtui.telemetry.gpu.readers import read_gpus
 

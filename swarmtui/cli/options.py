@@ -12,6 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from swarmtui.cli.app import open_app, session_root
+from swarmtui.cli.checked import CheckedCommand
 from swarmtui.model.base import BadInput
 from swarmtui.text import echo
 from swarmtui.version import __version__
@@ -77,8 +78,16 @@ class Number(click.FloatRange):
     name = "number"
 
 
-class CommandGroup(click.Group):
+class CheckedGroup(click.Group):
+    """A group whose commands report all mistakes of their command line together."""
+
+    command_class = CheckedCommand
+
+
+class CommandGroup(CheckedGroup):
     """Import the module of a command only when that command is used, to keep start-up fast."""
+
+    group_class = CheckedGroup
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -15,6 +15,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import session_root
+from swarmtui.cli.checked import mistakes_of
 from swarmtui.cli.options import (
     Number,
     WholeNumber,
@@ -24,7 +25,7 @@ from swarmtui.cli.options import (
     parse_share,
     print_result,
 )
-from swarmtui.cli.run_options import CheckedCommand, build_run_request, chosen_endpoints, mistakes_of
+from swarmtui.cli.run_options import RunCommand, build_run_request, chosen_endpoints
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE, exit_if_stuck, ignore_signals_unless_stuck
 from swarmtui.text import echo
 
@@ -51,7 +52,8 @@ Figures in --json and for --fail-if (FIGURE or FIGURE@C; and, or, parentheses):
   icl             gaps between chunks; the largest is longest_stall
   e2e             last token − sent
                   each as _mean _min _p50 _p90 _p95 _p99 _max: ttft_p50>1s
-  per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean
+  per_stream_tps  Σ (n − first) / Σ (t_end − t_first), the inverse of tpot_mean;
+                  of answers with at least 3 tokens after the first
   out_tps_steady  output tokens from the first measured send to the send after
                   the last one / that time; C requests are in flight all the
                   time. out_tps_steady_hw: half-width of its 95 % interval
@@ -73,7 +75,7 @@ sure yet, which counts as missed: to show 95 % takes at least 59 requests.
 """
 
 
-@commands.command(cls=CheckedCommand, epilog=_FIGURES)
+@commands.command(cls=RunCommand, epilog=_FIGURES)
 @shared.addresses
 @shared.endpoint
 @shared.model
@@ -263,7 +265,7 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
     sys.exit(follow_run(request, process, outputs, limits=limits, fail_unsure=fail_unsure, detect=detect))
 
 
-@commands.command(cls=CheckedCommand)
+@commands.command(cls=RunCommand)
 @shared.addresses
 @shared.endpoint
 @shared.model

@@ -8,12 +8,10 @@ from typing import Any
 import click
 
 from swarmtui.cli.app import session_root
+from swarmtui.cli.checked import CollectingCommand
 from swarmtui.model.base import BadInput, Mistakes
-from swarmtui.model.parsing import suggest
-from swarmtui.processes.exits import redact_given
 from swarmtui.text import echo
 
-_MISTAKES = "swarmtui.mistakes"
 _ANY_ADDRESS = "http://127.0.0.1:1"
 
 
@@ -23,10 +21,12 @@ def build_run_request(
     mistakes: Mistakes | None = None,
     *,
     find_endpoint: Callable[[], str] | None = None,
+    endpoint_option: str = "--endpoint",
 ) -> Any:
     """Check all options before any request to the endpoint; `mistakes` are those that were found before.
 
-    `find_endpoint` returns the endpoint if none is given; by default the only one on this host.
+    `find_endpoint` returns the endpoint if none is given; by default the only one on this host. Mistakes of endpoints
+    name `endpoint_option`.
     """
     from swarmtui.client.choices import RunChoices
     from swarmtui.client.config_file import find_endpoints
@@ -44,10 +44,11 @@ def build_run_request(
     # The others are checked with any address if this one is wrong.
     known = named or [EndpointConfig(url=_ANY_ADDRESS)]
     choices = RunChoices(**given | {"endpoints": tuple(one.url for one in known)})
+    options_by_field = _OPTION_NAMES | {"endpoints": endpoint_option}
     errors = Mistakes()
     built = errors.catch(build_request, choices, known, session_root(options["session_dir"]))
     for error in errors.found:
-        option = _OPTION_NAMES.get(error.key, f"--{error.key.replace('_', '-')}")
+        option = options_by_field.get(error.key, f"--{error.key.replace('_', '-')}")
         mistakes.found.append(BadInput(error.problem, key=option))
     mistakes.raise_all()
     return built
@@ -84,12 +85,8 @@ OPTION_GROUPS = {
 }  # fmt: skip
 
 
-class CheckedCommand(click.Command):
-    """Shows its options in groups.
-
-    It leaves out options that are not known or whose values are wrong, which its function finds in
-    `mistakes_of(context)` and must raise.
-    """
+class RunCommand(CollectingCommand):
+    """A command with most options of `run`; --help shows them in groups."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records = {
@@ -106,64 +103,11 @@ class CheckedCommand(click.Command):
                 with formatter.section(title):
                     formatter.write_dl(shown)
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        args = list(args)
-        ctx.meta[_MISTAKES] = found = self._take_out_unusable(ctx, args)
-        try:
-            return super().parse_args(ctx, list(args))
-        except click.BadParameter:
-            options, _, _ = self.make_parser(ctx).parse_args(list(args))
-        ctx.params.clear()
-        for param in self.get_params(ctx):
-            try:
-                param.handle_parse_result(ctx, options, [])
-            except click.BadParameter as error:
-                found.append(BadInput(error.message.rstrip(".") or "is missing", key=param.opts[0]))
-                ctx.params[str(param.name)] = param.get_default(ctx)
-        # Click has a value of its own for an option without a default.
-        unset = click.Option(["--unset"]).default
-        ctx.params |= {name: None for name, value in ctx.params.items() if value is unset}
-        return []
-
-    def _take_out_unusable(self, ctx: click.Context, args: list[str]) -> list[BadInput]:
-        """Remove options that are not known, that lack a value or that have one although they take none."""
-        found: list[BadInput] = []
-        known = [name.lstrip("-") for param in self.get_params(ctx) for name in param.opts]
-        while True:
-            try:
-                self.make_parser(ctx).parse_args(list(args))
-            except click.NoSuchOption as error:
-                name = error.option_name
-                place = next(at for at, word in enumerate(args) if _is_option(word, name))
-                hint = suggest(name.lstrip("-"), known, "; ") or f"; see {ctx.command_path} --help"
-                found.append(BadInput(f"no such option{hint}", key=redact_given(name), unknown=True))
-                # What follows it is its value, unless it looks like an option.
-                valued = "=" not in args[place] and args[place + 1 : place + 2] and args[place + 1][:1] != "-"
-                del args[place : place + (2 if valued else 1)]
-            except click.BadOptionUsage as error:
-                name = error.option_name
-                given = next((at for at, word in enumerate(args) if word.startswith(f"{name}=")), None)
-                found.append(BadInput("needs a value" if given is None else "takes no value", key=name))
-                del args[-1 if given is None else given]
-            else:
-                return found
-
-
-def _is_option(word: str, name: str) -> bool:
-    """Tell whether a word of the command line is this option: `--name`, `--name=VALUE`, or `-n` among others."""
-    return word.partition("=")[0] == name or (word[:2] != "--" and word[:1] == "-" and name[1:] in word)
-
-
-def mistakes_of(context: click.Context) -> Mistakes:
-    """Return what a `CheckedCommand` found."""
-    return Mistakes(context.meta.get(_MISTAKES, ()))
-
 
 # Longer than the app waits: without an answer there is no run.
 _DISCOVERY_S = 3.0
 
 _OPTION_NAMES = {
-    "endpoints": "--endpoint",
     "headers": "--header",
     "tags": "--tag",
     "metrics_urls": "--metrics-url",

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from swarmtui.cli.app import is_terminal
+from swarmtui.cli.checked import mistakes_of
 from swarmtui.cli.options import WholeNumber, commands, config_defaults
 from swarmtui.cli.run import run
-from swarmtui.cli.run_options import (
-    CheckedCommand,
-    NoServerFound,
-    build_run_request,
-    chosen_endpoints,
-    mistakes_of,
-    only_endpoint,
-)
+from swarmtui.cli.run_options import NoServerFound, RunCommand, build_run_request, chosen_endpoints, only_endpoint
 from swarmtui.text import echo, fold
 
 if TYPE_CHECKING:
@@ -51,7 +45,7 @@ def _options(*excluded: str) -> list[click.Parameter]:
     return [option for option in run.params if option.name not in excluded]
 
 
-@commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, *_NOT_FOR_QUICK))
+@commands.command(cls=RunCommand, params=_options(*_NOT_FOR_CAPACITY, *_NOT_FOR_QUICK))
 @_slo
 @click.option(
     "--budget", default="60s", show_default=True, metavar="TIME", help="Time to search; then it answers as it can."
@@ -77,7 +71,7 @@ def quick(context: click.Context, /, as_json: bool, quiet: bool, **options: Any)
     _search(context, options | {"plan": "quick"}, as_json=as_json, quiet=quiet, brief=True)
 
 
-@commands.command(cls=CheckedCommand, params=_options(*_NOT_FOR_CAPACITY, "requests"))
+@commands.command(cls=RunCommand, params=_options(*_NOT_FOR_CAPACITY, "requests"))
 @_slo
 @click.option(
     "--requests",

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from swarmtui.cli import options as shared
+from swarmtui.cli.checked import CollectingCommand, mistakes_of
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
 from swarmtui.model.base import BadInput, writing
 from swarmtui.report import FORMATS, format_of
@@ -187,13 +188,16 @@ def change_log(number: int | None, mark: Any, note: str | None, as_json: bool, r
     print_result(changes, log_blocks(changes), as_json=as_json)
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("session", nargs=-1)
 @click.option("--baseline", metavar="SESSION|FILE", help="Session to compare the others with.  [default: the first]")
 @shared.detect
 @shared.json
 @shared.root
-def compare(session: tuple[str, ...], baseline: str | None, detect: str, as_json: bool, root: Path) -> None:
+@click.pass_context
+def compare(
+    context: click.Context, /, session: tuple[str, ...], baseline: str | None, detect: str, as_json: bool, root: Path
+) -> None:
     """Compare sessions: what differs between them, their levels side by side, and one verdict per level.
 
     \b
@@ -212,19 +216,23 @@ def compare(session: tuple[str, ...], baseline: str | None, detect: str, as_json
     """
     from swarmtui.analysis.compare.differences import session_names
     from swarmtui.analysis.compare.sessions import compare as compare_sessions
+    from swarmtui.analysis.compare.verdicts import DETECT
     from swarmtui.model.shared import SHARED_SUFFIX
     from swarmtui.report.comparison import closing_answers, comparison_blocks
     from swarmtui.report.text import fits_terminal
     from swarmtui.sessions.store import LAST, earlier_sessions, read_summary, with_session_beside
 
-    detected = parse_share(detect)
+    mistakes = mistakes_of(context)
+    detected = mistakes.catch(parse_share, detect) or DETECT
     session = session or (LAST,)
     names = (baseline, *session) if baseline and baseline not in session else session
     if len(names) < 2 and names[0].endswith(SHARED_SUFFIX):
         names = (*names, LAST)
     elif len(names) < 2:
-        names, baseline = with_session_beside(root, names[0]), None
-    summaries = [read_summary(root, name) for name in names]
+        names, baseline = mistakes.catch(with_session_beside, root, names[0]) or (), None
+    read = [mistakes.catch(read_summary, root, name) for name in names]
+    mistakes.raise_all()
+    summaries = [summary for summary in read if summary is not None]
     index = names.index(baseline) if baseline else 0
     found = compare_sessions(
         summaries, index, history=earlier_sessions(root, [summary.session for summary in summaries]), detect=detected
@@ -236,13 +244,22 @@ def compare(session: tuple[str, ...], baseline: str | None, detect: str, as_json
     print_result(found, blocks, as_json=as_json)
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("session", nargs=-1, required=True)
 @click.option("--format", "form", metavar="|".join(FORMATS), help="[default: the suffix of the output file]")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
 @click.option("--chart", metavar="NAME", help="A single chart as an image: throughput ttft contention pareto gpu …")
 @shared.root
-def export(session: tuple[str, ...], form: str | None, output: str | None, chart: str | None, root: Path) -> None:
+@click.pass_context
+def export(
+    context: click.Context,
+    /,
+    session: tuple[str, ...],
+    form: str | None,
+    output: str | None,
+    chart: str | None,
+    root: Path,
+) -> None:
     """Export a session as a file, or several side by side (md, openmetrics, html, svg).
 
     \b
@@ -253,12 +270,15 @@ def export(session: tuple[str, ...], form: str | None, output: str | None, chart
     from swarmtui.report import export as render
     from swarmtui.sessions.store import open_session
 
-    form = format_of(Path(output or "").suffix.removeprefix(".") if form is None else form)
+    mistakes = mistakes_of(context)
+    form = mistakes.catch(format_of, Path(output or "").suffix.removeprefix(".") if form is None else form) or ""
+    found = [mistakes.catch(open_session, root, name) for name in session]
+    mistakes.raise_all()
     if output is None and FORMATS[form].binary:
         if sys.stdout.isatty():
             raise BadInput("is binary and cannot be shown on a terminal; give a file with -o", key=f"--format {form}")
         output = "-"
-    content = render([open_session(root, name) for name in session], form, chart)
+    content = render([one for one in found if one is not None], form, chart)
     if output in (None, "-"):
         write_document(sys.stdout, content)
         return

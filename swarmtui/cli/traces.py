@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.options import commands, print_result
+from swarmtui.cli.options import CheckedGroup, commands, print_result
 from swarmtui.model.base import BadInput, writing
 from swarmtui.text import count_noun, echo
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from swarmtui.prompts.traces.agent_logs import CodingAgent
 
 
-class _ShowByDefault(click.Group):
+class _ShowByDefault(CheckedGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -102,9 +102,20 @@ class Mistakes:
             self.found += error.each
             return None
 
+    def catch_as(self, key: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what `work` returns, or None after an error, which then names this key."""
+        try:
+            return work(*args, **kwargs)
+        except BadInput as error:
+            own = error.key == key.removeprefix("--")
+            self.found.append(BadInput(error.problem if own else str(error), key=key))
+            return None
+
     def raise_all(self) -> None:
-        if self.found:
-            raise self.found[0] if len(self.found) == 1 else SeveralErrors(self.found)
+        """Raise what was found, each once; nothing if nothing was."""
+        found = list({str(error): error for error in self.found}.values())
+        if found:
+            raise found[0] if len(found) == 1 else SeveralErrors(found)
 
 
 def check_schema(schema: int, source: str) -> None:

@@ -32,6 +32,9 @@ _COUNTED_BY_SERVER = ("usage_chunks", "usage", "engine")
 
 # The same timestamp of the kernel may differ by this much in two reads: the offset to our clock is measured again.
 SAME_STAMP_NS = 1000
+# A rate rests on at least this many tokens after the first chunk, and arrivals of chunks that were read together: the
+# time of fewer is as much that of sending and reading them. A server may send a whole answer in two or three chunks.
+LEAST_DECODED = 3
 
 # A server may send the text of one token in two chunks, such as a character it held back; few of an answer.
 _CHUNKS_PER_TOKEN = 1.1
@@ -264,13 +267,15 @@ class Record(Stored, frozen=True, kw_only=True, omit_defaults=True):
     def decoded(self) -> tuple[int, float] | None:
         """n − tokens up to the first chunk, and t_end − t_first in seconds; needs two chunks and a known n.
 
-        Not known if most chunks have the timestamp of the first one: it may have come any time before.
+        Not known if it rests on too few tokens or arrivals, or if most chunks have the timestamp of the first one: it
+        may have come any time before.
         """
         if self.tokens_out is None or self.first_tokens is None or 2 * self.first_coalesced >= self.chunks > 1:
             return None
         span = _seconds(self.t_first_ns, self.t_end_ns)
         later = self.tokens_out - self.first_tokens
-        return (later, span) if span and span > 0 and later > 0 else None
+        steps = min(later, self.chunks - 1 - self.coalesced_chunks) if self.coalesced_chunks else later
+        return (later, span) if span and span > 0 and steps >= LEAST_DECODED else None
 
     @property
     def decode_tps(self) -> float | None:

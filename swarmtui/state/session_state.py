@@ -338,8 +338,7 @@ class SessionState:
         return self._done if self.total is None else min(self._done, self.total)
 
     def _stream_tps(self) -> float | None:
-        chunks_per_s = self._throughput.chunks_per_s_of_a_stream(self.key)
-        return None if chunks_per_s is None else chunks_per_s * self.quality.tokens_per_chunk
+        return self._throughput.stream_tps(self.key, self.quality.tokens_per_chunk)
 
     def _point(self, now: int) -> HistoryPoint:
         begins = self._stage is not None and self._stage.number == _CHOSEN

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +14,7 @@ from swarmtui.analysis.machine.waterfall import waterfall
 from swarmtui.model.base import copy_fields
 from swarmtui.model.client_protocol import RECENT_RATES, EarlierRequest, StreamRate, WatchedStream
 from swarmtui.model.plan import LevelKey
-from swarmtui.model.record import Record
+from swarmtui.model.record import LEAST_DECODED, Record
 from swarmtui.model.worker_protocol import StreamRow, TextTail, WatchedUpdate, WorkerFrame
 
 _SECOND_NS = 1_000_000_000
@@ -31,6 +32,27 @@ _MAX_GAPS = 240
 _MAX_PREVIEW = 2_000
 
 
+class Written(NamedTuple):
+    """Answers that began, chunks that followed another one of their answer, and the time that these took."""
+
+    begun: int = 0
+    chunks: int = 0
+    span_s: float = 0.0
+
+    def plus(self, other: Written) -> Written:
+        return Written(self.begun + other.begun, self.chunks + other.chunks, self.span_s + other.span_s)
+
+    def tps(self, tokens_per_chunk: float) -> float | None:
+        """Return the rate; None for chunks of a buffer, and for answers too short to have one."""
+        tokens = self.chunks * tokens_per_chunk
+        known = self.span_s >= _LEAST_SPAN_S and tokens >= LEAST_DECODED * self.begun
+        return tokens / self.span_s if known else None
+
+
+def _written_since(row: StreamRow, before: StreamRow | None) -> Written:
+    return Written(int(row.total > 0 and not row.continues(before)), *row.written_since(before))
+
+
 class Throughput:
     """The newest row of each stream, and what all streams together wrote in the last seconds."""
 
@@ -43,8 +65,8 @@ class Throughput:
         self._chunk_counts: deque[tuple[int, int]] = deque()
         self._later_chunks = 0
         self._ttfts: deque[tuple[LevelKey, int, float]] = deque(maxlen=32)
-        # C and the rate, a time, and the chunks until then that followed another one, with the time they took.
-        self._written: deque[tuple[LevelKey, int, int, float]] = deque()
+        # C and the rate, a time, and what was written until then.
+        self._written: deque[tuple[LevelKey, int, Written]] = deque()
 
     def restart(self) -> None:
         """Forget what was received: the next level begins without requests in flight."""
@@ -54,13 +76,12 @@ class Throughput:
         self._later_chunks = 0
 
     def add_frame(self, key: LevelKey, frame: WorkerFrame) -> None:
-        produced, written, span_s, self._later_chunks = self._later_chunks, 0, 0.0, 0
+        produced, written, self._later_chunks = self._later_chunks, Written(), 0
         for row in frame.rows:
             agent, request = row.agent, row.request
             before = self.rows.get(agent)
             if self._recorded.get(agent) != request:
-                more = row.written_since(before)
-                produced, written, span_s = produced + row.chunks, written + more[0], span_s + more[1]
+                produced, written = produced + row.chunks, written.plus(_written_since(row, before))
             if before is not None and before.request != request:
                 self._replaced[agent] = before
             if row.ttft_s is not None and row.chunks == row.total:
@@ -70,7 +91,7 @@ class Throughput:
         counts.append((frame.t_ns, produced))
         while len(counts) > 1 and counts[1][0] <= frame.t_ns - _SECOND_NS:
             counts.popleft()
-        self._written.append((key, frame.t_ns, written, span_s))
+        self._written.append((key, frame.t_ns, written))
         while self._written[0][1] < frame.t_ns - _RECENT_NS:
             self._written.popleft()
 
@@ -85,7 +106,7 @@ class Throughput:
         if ttft_s is not None and (before is None or before.ttft_s is None):
             self._ttfts.append((key, record.left_ns, ttft_s))
         self._later_chunks += max(0, end.total - (before.total if before else 0))
-        self._written.append((key, record.left_ns, *end.written_since(before)))
+        self._written.append((key, record.left_ns, _written_since(end, before)))
 
     def chunks_per_s(self) -> float | None:
         """Return those of the last second: after its first frame, divided by the time since that frame."""
@@ -94,11 +115,12 @@ class Throughput:
             return None
         return (sum(chunks for _, chunks in self._chunk_counts) - self._chunk_counts[0][1]) * 1e9 / span
 
-    def chunks_per_s_of_a_stream(self, key: LevelKey) -> float | None:
-        """Return those of a stream while it writes, over the last seconds at the current load."""
-        written = [(chunks, span_s) for at, _, chunks, span_s in self._written if at == key]
-        chunks, span_s = sum(chunks for chunks, _ in written), sum(span_s for _, span_s in written)
-        return chunks / span_s if span_s >= _LEAST_SPAN_S else None
+    def stream_tps(self, key: LevelKey, tokens_per_chunk: float) -> float | None:
+        """Return the tok/s of a stream while it writes, over the last seconds at the current load."""
+        written = Written()
+        for at, _, part in self._written:
+            written = written.plus(part) if at == key else written
+        return written.tps(tokens_per_chunk)
 
     def median_ttft_s(self, key: LevelKey) -> float | None:
         """Return that of the last seconds at the current load; older ones would delay the median."""
@@ -115,51 +137,50 @@ class StreamTally:
     in which it wrote as it takes to count enough chunks.
     """
 
-    __slots__ = ("_chunks", "_row", "_since_ns", "_span_s", "_unrated", "_written", "rate", "recent")
+    __slots__ = ("_earlier", "_row", "_since_ns", "_unrated", "_written", "rate", "recent")
 
     def __init__(self, t_ns: int) -> None:
         self._since_ns = t_ns
         self._row: StreamRow | None = None
-        # Of the current second: chunks without a rate (first ones of answers), others, and the time that these took.
-        self._unrated, self._chunks, self._span_s = 0, 0, 0.0
-        self._written: tuple[tuple[int, float], ...] = ()
+        # Of the current second: chunks without a rate (first ones of answers), and what was written after them.
+        self._unrated, self._written = 0, Written()
+        self._earlier: tuple[Written, ...] = ()
         self.rate: float | None = None
         self.recent: tuple[float | None, ...] = ()
 
     def update(self, t_ns: int, row: StreamRow, tokens_per_chunk: float) -> None:
         """Add what arrived since the last update."""
         if row is not self._row:
-            chunks, span_s = row.written_since(self._row)
-            self._unrated += row.total > 0 and not row.continues(self._row)
-            self._chunks, self._span_s, self._row = self._chunks + chunks, self._span_s + span_s, row
+            more = _written_since(row, self._row)
+            self._unrated, self._written, self._row = self._unrated + more.begun, self._written.plus(more), row
         passed = t_ns - self._since_ns
         if passed < _SECOND_NS:
             return
-        produced = self._unrated + self._chunks
+        produced = self._unrated + self._written.chunks
         known = produced > 0 or row.state in ("writing", "thinking", "prefill", "waiting")
         newest = produced * tokens_per_chunk * 1e9 / passed if known else None
         self.recent = (*self.recent[1 - RECENT_RATES :], newest)
         if not known:
-            self._written = ()
-        elif self._span_s:
-            self._written = (*self._written, (self._chunks, self._span_s))[-RECENT_RATES:]
+            self._earlier = ()
+        elif self._written.span_s:
+            self._earlier = (*self._earlier, self._written)[-RECENT_RATES:]
         self.rate = self._mean_rate(tokens_per_chunk)
-        self._since_ns, self._unrated, self._chunks, self._span_s = t_ns, 0, 0, 0.0
+        self._since_ns, self._unrated, self._written = t_ns, 0, Written()
 
     def restart(self) -> None:
         """Forget the rate under another load; the chunks of the current second still count in `recent`."""
-        self._written, self._unrated, self._chunks, self._span_s = (), self._unrated + self._chunks, 0, 0.0
+        self._earlier, self._unrated, self._written = (), self._unrated + self._written.chunks, Written()
 
     def view(self, agent: int) -> StreamRate:
         return StreamRate(agent, self.rate, self.recent)
 
     def _mean_rate(self, tokens_per_chunk: float) -> float | None:
-        chunks, span_s = 0, 0.0
-        for written, length_s in reversed(self._written):
-            chunks, span_s = chunks + written, span_s + length_s
-            if chunks >= _ENOUGH_CHUNKS:
+        written = Written()
+        for part in reversed(self._earlier):
+            written = written.plus(part)
+            if written.chunks >= _ENOUGH_CHUNKS:
                 break
-        return chunks * tokens_per_chunk / span_s if span_s >= _LEAST_SPAN_S else None
+        return written.tps(tokens_per_chunk)
 
 
 class WatchedStreams:

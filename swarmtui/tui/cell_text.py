@@ -11,6 +11,8 @@ import unicodedata
 from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
 
 # Stand-ins for the first cell of a cluster, in order of appearance, and one for all its further cells.
 _FIRST_STAND_IN, _LAST_STAND_IN = 0xF0000, 0xFFFFD
@@ -68,6 +70,27 @@ def _is_jamo(char: str) -> bool:
 def cluster_of(stand_in: str) -> Cluster | None:
     """The cluster that a stand-in is for; None if it is an ordinary character."""
     return _by_stand_in.get(stand_in)
+
+
+class ClusterText(Text):
+    """Text in its cells, in which styles have the positions of the original's characters: a cluster has one style."""
+
+    def __init__(self, original: str) -> None:
+        super().__init__(with_stand_ins(original), no_wrap=True, overflow="ignore", end="")
+        self._original = original
+
+    def stylize(self, style: str | Style, start: int = 0, end: int | None = None) -> None:
+        super().stylize(style, self._position(start, -1), None if end is None else self._position(end, 1))
+
+    def stylize_before(self, style: str | Style, start: int = 0, end: int | None = None) -> None:
+        super().stylize_before(style, self._position(start, -1), None if end is None else self._position(end, 1))
+
+    def _position(self, at: int, step: int) -> int:
+        """Return where a character of the original is; inside of a cluster the begin (-1) or the end of it (1)."""
+        text = self._original
+        while 0 < at < len(text) and with_stand_ins(text[:at]) + with_stand_ins(text[at:]) != with_stand_ins(text):
+            at += step
+        return len(with_stand_ins(text[:at])) + max(0, at - len(text))
 
 
 def _stand_in(cluster: str) -> str:

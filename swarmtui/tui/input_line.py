@@ -12,11 +12,12 @@ from textual.widgets import Input, Static
 
 from swarmtui.model.base import BadInput
 from swarmtui.text import sanitize, sanitize_lines
+from swarmtui.tui.textual_patches import ClusterInput
 
 Validator = Callable[[str], object]
 
 
-class TextField(Input):
+class TextField(ClusterInput):
     """A text field without control characters, whether typed, pasted or read from a file; its cursor does not blink."""
 
     def on_mount(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from rich.color import ColorSystem
 from rich.console import Console, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.dom import DOMNode
@@ -25,6 +26,7 @@ from textual.theme import Theme
 from textual.widget import Widget
 from textual.widgets import Input
 
+from swarmtui.tui.cell_text import ClusterText
 from swarmtui.tui.terminal_cells import Cell, TerminalCells, cells_of
 
 Result = TypeVar("Result")
@@ -55,6 +57,21 @@ def _size_updated_once(
 
 class LaidOutOnce(Widget):
     _size_updated = _size_updated_once
+
+
+class ClusterInput(Input):
+    """Shows and measures its value by clusters: their cells are not the sum of those of their characters."""
+
+    @property
+    def _value(self) -> Text:
+        return ClusterText(self.value)
+
+    def _position_to_cell(self, position: int) -> int:
+        return ClusterText(self.value[:position]).cell_len
+
+    def _cell_offset_to_index(self, offset: int) -> int:
+        ends = (self._position_to_cell(at + 1) for at in range(len(self.value)))
+        return next((at for at, end in enumerate(ends) if end > offset), len(self.value))
 
 
 class Terminal(LinuxDriver):

@@ -31,7 +31,7 @@ ALPHA = 0.01
 GOOD = request(0, [100, 110, 120], tokens_in=1000)
 # Far past a limit: runs that are close to it are those of the margins.
 LATE = request(0, [5100, 5110, 5120], tokens_in=1000)
-SLOW = request(0, [100, 300, 500], tokens_in=1000)
+SLOW = request(0, [100, 300, 500, 700], tokens_in=1000)
 
 
 def visit(c: int, good: int, late: int = 0, run: int = 1) -> Visit:

@@ -289,7 +289,7 @@ def test_reset_counter_makes_growth_unknown() -> None:
 
 def test_facts_of_the_session_process_complete_those_of_the_journal() -> None:
     live = QualityFacts(lag_p99_s=0.001, worker_cpu=0.4, clock_steps=1, tpot_s=9.0, restarted=True, in_flight=4.0)
-    records = [request(0, [10, 20, 30])]
+    records = [request(0, [10, 20, 30, 40])]
     facts = session_facts(session(), [], records, [], QualityEntry(lines=(), facts=live))
     assert (facts.lag_p99_s, facts.worker_cpu, facts.clock_steps, facts.restarted) == (0.001, 0.4, 1, True)
     assert facts.tpot_s == pytest.approx(0.01), "the journal has all requests"

@@ -199,12 +199,24 @@ def test_tokens_of_a_cancelled_request_are_steady() -> None:
 
 
 def test_clean_rates_exclude_cap_hits() -> None:
-    slow = request(1000, [1050, 1150, 1250], cap_hit=True)
+    slow = request(1000, [1050, 1150, 1250, 1350], cap_hit=True)
     level = one([*streams(1, 2, number=1), slow])
     assert level.cap_hits == 1
     assert level.per_stream_tps.min == pytest.approx(10.0)
     assert level.per_stream_tps_clean.min == pytest.approx(100.0)
     assert "1 of 3 finished answers were cut at the token limit" in map(str, level.flags)
+
+
+def test_answers_of_two_tokens_have_latencies_and_no_rate() -> None:
+    """Also where the end of the level cuts them off: the answer that is cancelled waits for its second token."""
+    answers = [request(100 * n, [100 * n + 50, 100 * n + 51], task=n) for n in range(6)]
+    cut = request(600, [650, 651], task=6, phase="unfinished", error=CANCELLED, tokens_out=None)
+    level = one([*answers, cut])
+    assert level.ttft_s.p50 == pytest.approx(0.05) and level.headline_tps
+    assert (level.per_stream_tps.mean, level.per_stream_tps.p50, level.tpot_s.mean, level.tpot_s.n) == (None,) * 3 + (
+        0,
+    )
+    assert level.slowdown is None and level.straggler is None
 
 
 def test_c_held_ignores_ramp_up_and_drain() -> None:
@@ -440,7 +452,10 @@ def test_decode_rate_after_a_recount_excludes_the_first_chunk(tmp_path: Path) ->
 
 
 def test_stream_faster_than_a_single_one_has_a_remark_and_no_slowdown() -> None:
-    records = [request(0, [10, 30, 50], c=1, stage=1), request(1000, [1010, 1020, 1030], c=2, stage=2)]
+    records = [
+        request(0, [10, 30, 50, 70], c=1, stage=1),
+        request(1000, [1010, 1020, 1030, 1040], c=2, stage=2),
+    ]
     slow, fast = level_figures(records, [stage(1, c=1), stage(2, c=2)], [end(1), end(2)])
     assert slow.slowdown == 0.0
     assert fast.contention == pytest.approx(-1.0)

@@ -199,9 +199,9 @@ def test_percentile_is_decided_by_its_interval() -> None:
 
 def test_goodput_counts_requests_that_meet_all_limits() -> None:
     records = [
-        request(0, [100, 110, 120]),
-        request(0, [600, 610, 620]),
-        request(0, [100, 200, 300]),
+        request(0, [100, 110, 120, 130]),
+        request(0, [600, 610, 620, 630]),
+        request(0, [100, 200, 300, 400]),
         request(0, [], error="reset", tokens_out=None, t_done_ns=BOOT_NS + MS),
     ]
     slo = parse_slo("ttft=500ms,tpot=50ms")
@@ -209,7 +209,7 @@ def test_goodput_counts_requests_that_meet_all_limits() -> None:
     assert (found.n, found.good, found.share) == (4, 1, 0.25)
     assert (found.share_low, found.share_high) == pytest.approx((0.012741, 0.751395), abs=1e-6)  # by scipy.stats.beta
     assert found.per_s == pytest.approx(0.5)
-    assert found.out_tps == pytest.approx(1.5)
+    assert found.out_tps == pytest.approx(2.0)
     assert found.kept is False
 
 
@@ -334,13 +334,20 @@ def test_slo_with_percentiles_has_a_share_for_each_limit() -> None:
     slo = parse_slo("ttft_p95=2s,stream_p5=20tok/s,e2e=10s")
     assert str(slo) == "E2E ≤ 10 s for 95 % of requests and TTFT p95 ≤ 2 s and ≥ 20 tok/s per user (p5)"
     assert [condition.share for condition in slo.conditions] == [0.95, 0.95, 0.95]
-    slow, late = request(0, [100, 200, 300]), request(0, [2100, 2110, 2120])
+    slow, late = request(0, [100, 200, 300, 400]), request(0, [2100, 2110, 2120, 2130])
     (found,) = goodput([level(1)], {(1, None): [late] * 4 + [slow] * 196}, parse_slo("ttft_p90=2s,stream_p50=20"))
     assert (found.n, found.good, found.kept) == (200, 0, False)
     assert [(one.good, one.required, one.kept) for one in found.conditions] == [(196, 0.9, True), (4, 0.5, False)]
     assert slo_sentence([found]) == (
         "SLO missed at C=1: 4 of 200 requests met ≥ 20 tok/s per user (p50), 50 % required"
     )
+
+
+def test_answer_too_short_for_a_rate_does_not_miss_one() -> None:
+    """The second token of a tool call may wait for the prompt of another agent."""
+    short, slow = request(0, [100, 900]), request(0, [100, 900, 1700, 2500])
+    (found,) = goodput([level(1)], {(1, None): [short] * 40 + [slow] * 4}, parse_slo("stream_p10=20,tpot_p90=50ms"))
+    assert [(one.good, one.n) for one in found.conditions] == [(40, 44), (40, 44)]
 
 
 def test_slo_sentence() -> None:

@@ -82,15 +82,16 @@ def test_empty_sample_is_null() -> None:
 
 
 def test_rate_summary_needs_five_values_for_p50() -> None:
-    assert rate_summary([request(0, [10, 20 + k]) for k in range(4)]).p50 is None
-    assert rate_summary([request(0, [10, 20 + k]) for k in range(5)]).p50 == pytest.approx(1e3 / 12)
+    answers = [request(0, [10, 20 + k, 30 + 2 * k, 40 + 3 * k]) for k in range(5)]
+    assert rate_summary(answers[:4]).p50 is None
+    assert rate_summary(answers).p50 == pytest.approx(1e3 / 12)
 
 
 def test_stream_rate_weighs_answers_by_their_tokens() -> None:
-    """An answer of three tokens in 2 ms would raise a mean of rates from 100 to 550 tok/s."""
-    long, short = request(0, [10 * k for k in range(1, 102)]), request(0, [10, 11, 12])
+    """An answer of four tokens in 3 ms would raise a mean of rates from 100 to 550 tok/s."""
+    long, short = request(0, [10 * k for k in range(1, 102)]), request(0, [10, 11, 12, 13])
     rates = rate_summary([long, short])
-    assert rates.mean == pytest.approx(102 / 1.002)
+    assert rates.mean == pytest.approx(103 / 1.003)
     assert rates.min == pytest.approx(100.0)
     assert rates.max == pytest.approx(1000.0)
 

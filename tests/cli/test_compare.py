@@ -110,7 +110,7 @@ def test_result_file_of_another_tool(measured: Sandbox) -> None:
     ("arguments", "error"),
     [
         (("one",), "no session of that name"),
-        (("nothing", "here"), "no session of that name"),
+        (("nothing", "last"), "no session of that name"),
         (("last", "missing.json"), "cannot be read"),
     ],
 )

@@ -243,8 +243,6 @@ def test_command_that_fails_is_said_with_its_log(tmp_path: Path) -> None:
         (("--auto", "x {port}", "--knob", "slots"), "is not a flag with values"),
         (("--auto", "x {port}", "--engine", "y"), "no knobs are known"),
         (("--auto", "x {port}", "--yes"), "no flags are known for this command"),
-        (("grid.toml", "--auto", "x {port}"), "--auto: is for --auto COMMAND, without FILE"),
-        (("grid.toml", "--knob", "--n=1,2"), "--knob: is for --auto COMMAND"),
     ],
 )
 def test_wrong_options_are_one_line(tmp_path: Path, words: tuple[str, ...], error: str) -> None:

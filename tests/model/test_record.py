@@ -50,13 +50,38 @@ def test_decode_rate_leaves_out_the_first_chunk() -> None:
         {"t_first_ns": None},
         {"t_last_ns": RECORD.t_first_ns},
         {"first_tokens": 81},
+        {"chunks": 2, "tokens_out": 2},
+        {"chunks": 3, "tokens_out": 3},
+        {"coalesced_chunks": 8},
     ],
-    ids=["no count", "no first count", "no first token", "one read", "one chunk"],
+    ids=[
+        "no count",
+        "no first count",
+        "no first token",
+        "one read",
+        "one chunk",
+        "one gap",
+        "two gaps",
+        "three reads",
+    ],
 )
 def test_decode_rate_is_null_without_enough_data(changes: dict[str, int | None]) -> None:
     record = msgspec.structs.replace(RECORD, **changes)
     assert record.decode_tps is None
     assert record.tpot_s is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate"),
+    [
+        ({"chunks": 4, "tokens_out": 4}, 3.0),
+        ({"chunks": 2, "first_tokens": 40}, 41.0),
+        ({"coalesced_chunks": 7}, 80.0),
+    ],
+    ids=["three gaps", "two large chunks", "four reads"],
+)
+def test_decode_rate_rests_on_three_tokens_or_reads(changes: dict[str, int], rate: float) -> None:
+    assert msgspec.structs.replace(RECORD, **changes).decode_tps == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarmtui.model.worker_protocol import StreamRow
-from swarmtui.state.streams import StreamTally
+from swarmtui.model.worker_protocol import StreamRow, WorkerFrame
+from swarmtui.state.streams import StreamTally, Throughput
 
 
 @pytest.mark.parametrize(("per_s", "tolerance"), [(8.4, 0.02), (100.0, 0.01)])
@@ -39,6 +39,21 @@ def test_rate_of_a_stream_does_not_contain_its_waiting_time(wait_s: float) -> No
         rate.update(quarter * 250_000_000, row, 1.0)
         shown.add(rate.rate and round(rate.rate, 3))
     assert shown - {None} == {40.0}
+
+
+@pytest.mark.parametrize(("tokens", "rate"), [(2, None), (3, None), (4, 1000.0), (8, 1000.0)])
+def test_answers_of_a_few_tokens_have_no_rate(tokens: int, rate: float | None) -> None:
+    """Of all answers together and of a single stream: 80 in the last seconds, of a token per millisecond."""
+    key, together, alone = (1, None), Throughput(), StreamTally(0)
+    for task in range(80):
+        at = 50_000_000 * (task + 1)
+        span_s = (tokens - 1) / 1000
+        row = StreamRow(0, "idle", task, "", at, tokens, tokens, 0.001, span_s)
+        together.add_frame(key, WorkerFrame(at, 1, 1, 0, 0, (row,), 0.0, 0, 0, 0))
+        alone.update(at, row, 1.0)
+    assert together.stream_tps(key, 1.0) == (rate and pytest.approx(rate))
+    assert alone.rate == (rate and pytest.approx(rate))
+    assert together.stream_tps(key, 8.0) == pytest.approx(8000.0), "few large chunks"
 
 
 def test_rate_under_another_load_begins_anew_and_recent_output_stays() -> None:

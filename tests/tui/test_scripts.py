@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual._compositor import LayoutUpdate
 from textual.drivers.headless_driver import HeadlessDriver
+from textual.widgets import Input
 from wcwidth import wcwidth
 
 from swarmtui.report.table import Column, tabulate
 from swarmtui.text import display_width, sanitize, truncate
 from swarmtui.tui.app import SwarmApp
-from swarmtui.tui.cell_text import with_stand_ins
+from swarmtui.tui.cell_text import CONTINUED, ClusterText, with_stand_ins
 from swarmtui.tui.lines import cell_width, fit_line, ljust, wrap
 from swarmtui.tui.live.run_screen import RunScreen
 from swarmtui.tui.tables import table_lines
@@ -105,12 +106,47 @@ async def test_streamed_scripts_are_painted_like_a_full_repaint(
             assert all(line[-1] in "╮│╯┓┃┛" for line in shown.screen.display[3:-1])
 
 
+@given(texts, st.data())
+def test_style_of_a_character_is_that_of_its_whole_cluster(text: str, data: st.DataObject) -> None:
+    # A mark without a letter is left out.
+    text = "a" + text.replace(" ", "a")
+    at = data.draw(st.integers(0, len(text)))
+    shown = ClusterText(text)
+    shown.pad_right(1)
+    shown.stylize("bold", at, at + 1)
+    (span,) = shown.spans
+    before, styled, after = shown.plain[: span.start], shown.plain[span.start : span.end], shown.plain[span.end :]
+    assert styled and with_stand_ins(text) + " " == before + styled + after
+    assert CONTINUED not in (styled[0], after[:1])
+
+
+async def test_cursor_of_a_field_moves_over_clusters() -> None:
+    app = SwarmApp(source=RecordingSource())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("slash")
+        field = app.screen.query_one("InputLine Input", Input)
+        field.value = "நிab"
+        await pilot.press("home")
+        start = field.cursor_screen_offset
+        columns = []
+        for _ in range(4):
+            await pilot.press("right")
+            columns.append(field.cursor_screen_offset.x - start.x)
+        # The field has a cell more at its end.
+        assert (field.value, columns) == ("நிab", [1, 2, 3, 5])
+        await pilot.click(offset=(start.x + 2, start.y))
+        await pilot.press("x")
+        assert field.value == "நிxab"
+
+
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Run a command of tmux, with a server of its own."""
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
-    environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "NO_COLOR")}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("TMUX", "NO_COLOR", "COLUMNS", "LINES")
+    }
     environment |= {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("STATE", "CONFIG", "DATA")}
 
     def run(*words: str) -> str:
@@ -143,3 +179,16 @@ def test_tmux_shows_streamed_scripts_like_a_full_repaint(tmux: Callable[..., str
     differing = [(old, new) for old, new in zip(before[:2] + before[3:-1], after[:2] + after[3:-1], strict=True)
                  if old != new]  # fmt: skip
     assert not differing
+
+
+@pytest.mark.parametrize("word", ["நிலை", "தமிழ்", "ភាសាខ្មែរ", "\u1112\u1161\u11ab"])
+def test_tmux_shows_a_typed_filter_like_a_full_repaint(tmux: Callable[..., str], word: str) -> None:
+    app = [sys.executable, "-m", "tests.tui.streaming_scripts"]
+    tmux("new-session", "-d", "-x", "120", "-y", "40", "-c", str(ROOT), *app)
+    captured(tmux, lambda shown: END in shown)
+    tmux("send-keys", "Space", "/")
+    tmux("send-keys", "-l", f"{word} end")
+    before = captured(tmux, lambda shown: " end " in shown.splitlines()[-1])
+    tmux("send-keys", "-R")  # an empty screen
+    tmux("send-keys", "C-l")
+    assert captured(tmux, lambda shown: "esc back" in shown)[-1] == before[-1]

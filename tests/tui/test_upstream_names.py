@@ -19,6 +19,7 @@ import textual.drivers._writer_thread
 import textual.drivers.linux_driver
 import textual.screen
 import textual.widget
+import textual.widgets._input
 
 from swarmtui import tui
 from swarmtui.tui import textual_patches
@@ -38,7 +39,7 @@ GENERATED = {*vars(type("Empty", (textual.widget.Widget,), {})), "_abc_impl"}
 FIELDS = {"_shown", "_styled_screen", "_styled_with", "_terminal_cells"}
 PATCHED = (
     textual.app, textual.driver, textual.drivers._writer_thread, textual.drivers.linux_driver, textual.screen,
-    textual.widget, rich.console, rich.segment,
+    textual.widget, textual.widgets._input, rich.console, rich.segment,
 )  # fmt: skip
 
 

@@ -81,6 +81,9 @@ def window_stream_rate(runs: Sequence[LevelRun], *, endpoint: int | None = None,
     """
     parts = []
     for run in runs:
+        ended = [record for record in run.records if record.ok]
+        if ended and all(record.decoded is None for record in ended):
+            continue  # those that were cancelled are probably as short
         window, per_chunk = run.steady_window or (0, 0), run.tokens_per_chunk
         parts += [
             part
@@ -97,7 +100,7 @@ def _decoded_within(record: Record, window: Span, tokens_per_chunk: float) -> tu
     The length of a cancelled answer is not known: its chunks have as many tokens as those of the others.
     """
     first, last = record.t_first_ns, record.t_end_ns if record.ok else record.left_ns
-    if record.failed or first is None or last is None or not record.chunks:
+    if record.failed or first is None or last is None or not record.chunks or (record.ok and record.decoded is None):
         return None
     start, end = max(first, window[0]), min(last, window[1])
     if end <= start:

@@ -24,7 +24,8 @@ _KEY = "--slo"
 DEFAULT_SHARE = 0.95
 # The SLO of a search for the capacity, if neither the user nor the workload gives one.
 DEFAULT_SLO = "ttft_p90=2s,stream_p10=20"
-# An answer of one token has no time per token and no gap; every other figure is missing only if the answer is.
+# An answer of one token has no gap, and one of a few no rate, which is no miss; every other figure is missing only if
+# the answer is.
 _MAY_BE_MISSING = ("tpot", "stall", "stream")
 # A limit on this figure is the least that a user gets; limits on the others are times, the most that a user waits.
 RATE = "stream"
