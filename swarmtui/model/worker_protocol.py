@@ -150,11 +150,11 @@ class StreamRow(msgspec.Struct, frozen=True, array_like=True):
             before is not None and before.total > 0 and before.t_sent_ns == self.t_sent_ns and before.task == self.task
         )
 
-    def written_since(self, before: StreamRow | None) -> tuple[int, float]:
-        """Return the chunks of this answer since `before`, without its first one, and the time that they took."""
+    def written_since(self, before: StreamRow | None) -> tuple[int, int, float]:
+        """Return whether this answer began since `before`, its chunks without its first one, and the time they took."""
         if before is not None and self.continues(before):
-            return max(0, self.total - before.total), max(0.0, self.span_s - before.span_s)
-        return max(0, self.total - 1), self.span_s
+            return 0, max(0, self.total - before.total), max(0.0, self.span_s - before.span_s)
+        return int(self.total > 0), max(0, self.total - 1), self.span_s
 
 
 class WatchedUpdate(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -39,18 +40,15 @@ class Written(NamedTuple):
     chunks: int = 0
     span_s: float = 0.0
 
-    def plus(self, other: Written) -> Written:
-        return Written(self.begun + other.begun, self.chunks + other.chunks, self.span_s + other.span_s)
+    @classmethod
+    def total(cls, parts: Iterable[tuple[int, int, float]]) -> Written:
+        return cls(*map(sum, zip(*parts, strict=True)))
 
     def tps(self, tokens_per_chunk: float) -> float | None:
         """Return the rate; None for chunks of a buffer, and for answers too short to have one."""
         tokens = self.chunks * tokens_per_chunk
         known = self.span_s >= _LEAST_SPAN_S and tokens >= LEAST_DECODED * self.begun
         return tokens / self.span_s if known else None
-
-
-def _written_since(row: StreamRow, before: StreamRow | None) -> Written:
-    return Written(int(row.total > 0 and not row.continues(before)), *row.written_since(before))
 
 
 class Throughput:
@@ -76,12 +74,14 @@ class Throughput:
         self._later_chunks = 0
 
     def add_frame(self, key: LevelKey, frame: WorkerFrame) -> None:
-        produced, written, self._later_chunks = self._later_chunks, Written(), 0
+        produced, self._later_chunks = self._later_chunks, 0
+        written: list[tuple[int, int, float]] = []
         for row in frame.rows:
             agent, request = row.agent, row.request
             before = self.rows.get(agent)
             if self._recorded.get(agent) != request:
-                produced, written = produced + row.chunks, written.plus(_written_since(row, before))
+                produced += row.chunks
+                written.append(row.written_since(before))
             if before is not None and before.request != request:
                 self._replaced[agent] = before
             if row.ttft_s is not None and row.chunks == row.total:
@@ -91,7 +91,7 @@ class Throughput:
         counts.append((frame.t_ns, produced))
         while len(counts) > 1 and counts[1][0] <= frame.t_ns - _SECOND_NS:
             counts.popleft()
-        self._written.append((key, frame.t_ns, written))
+        self._written.append((key, frame.t_ns, Written.total(written)))
         while self._written[0][1] < frame.t_ns - _RECENT_NS:
             self._written.popleft()
 
@@ -106,7 +106,7 @@ class Throughput:
         if ttft_s is not None and (before is None or before.ttft_s is None):
             self._ttfts.append((key, record.left_ns, ttft_s))
         self._later_chunks += max(0, end.total - (before.total if before else 0))
-        self._written.append((key, record.left_ns, _written_since(end, before)))
+        self._written.append((key, record.left_ns, Written(*end.written_since(before))))
 
     def chunks_per_s(self) -> float | None:
         """Return those of the last second: after its first frame, divided by the time since that frame."""
@@ -117,10 +117,7 @@ class Throughput:
 
     def stream_tps(self, key: LevelKey, tokens_per_chunk: float) -> float | None:
         """Return the tok/s of a stream while it writes, over the last seconds at the current load."""
-        written = Written()
-        for at, _, part in self._written:
-            written = written.plus(part) if at == key else written
-        return written.tps(tokens_per_chunk)
+        return Written.total(part for at, _, part in self._written if at == key).tps(tokens_per_chunk)
 
     def median_ttft_s(self, key: LevelKey) -> float | None:
         """Return that of the last seconds at the current load; older ones would delay the median."""
@@ -151,8 +148,8 @@ class StreamTally:
     def update(self, t_ns: int, row: StreamRow, tokens_per_chunk: float) -> None:
         """Add what arrived since the last update."""
         if row is not self._row:
-            more = _written_since(row, self._row)
-            self._unrated, self._written, self._row = self._unrated + more.begun, self._written.plus(more), row
+            more = row.written_since(self._row)
+            self._unrated, self._written, self._row = self._unrated + more[0], Written.total((self._written, more)), row
         passed = t_ns - self._since_ns
         if passed < _SECOND_NS:
             return
@@ -175,12 +172,13 @@ class StreamTally:
         return StreamRate(agent, self.rate, self.recent)
 
     def _mean_rate(self, tokens_per_chunk: float) -> float | None:
-        written = Written()
+        parts, chunks = list[Written](), 0
         for part in reversed(self._earlier):
-            written = written.plus(part)
-            if written.chunks >= _ENOUGH_CHUNKS:
+            parts.append(part)
+            chunks += part.chunks
+            if chunks >= _ENOUGH_CHUNKS:
                 break
-        return written.tps(tokens_per_chunk)
+        return Written.total(parts).tps(tokens_per_chunk)
 
 
 class WatchedStreams:
