@@ -86,7 +86,7 @@ def test_unusable_file_is_one_line(sandbox: Sandbox, kind: str) -> None:
 def test_data_file_with_impossible_json_is_one_line(sandbox: Sandbox, text: str) -> None:
     (sandbox.home / "data").write_text(text)
     (sandbox.home / "data.json").write_text(text)
-    commands: list[tuple[str, ...]] = [("compare", str(sandbox.home / "data.json"), "last")]
+    commands: list[tuple[str, ...]] = [("compare", *[str(sandbox.home / "data.json")] * 2)]
     for form in ("jsonl", "sharegpt"):
         workload = sandbox.home / f"{form}.toml"
         workload.write_text(f'kind = "{form}"\nname = "x"\nfile = "data"\n')
