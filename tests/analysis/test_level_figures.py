@@ -210,12 +210,13 @@ def test_clean_rates_exclude_cap_hits() -> None:
 def test_answers_of_two_tokens_have_latencies_and_no_rate() -> None:
     """Also where the end of the level cuts them off: the answer that is cancelled waits for its second token."""
     answers = [request(100 * n, [100 * n + 50, 100 * n + 51], task=n) for n in range(6)]
-    cut = request(600, [650, 651], task=6, phase="unfinished", error=CANCELLED, tokens_out=None)
-    level = one([*answers, cut])
-    assert level.ttft_s.p50 == pytest.approx(0.05) and level.headline_tps
-    assert (level.per_stream_tps.mean, level.per_stream_tps.p50, level.tpot_s.mean, level.tpot_s.n) == (None,) * 3 + (
-        0,
+    cut = request(
+        10, [60, 61], task=6, phase="unfinished", error=CANCELLED, tokens_out=None, t_done_ns=BOOT_NS + 500 * MS
     )
+    after = [request(600 + n, [], task=7 + n, phase="filler", error=CANCELLED, tokens_out=None) for n in range(2)]
+    level = one([*answers, cut, *after], c=2)
+    assert level.ttft_s.p50 == pytest.approx(0.05) and level.headline_tps
+    assert {level.per_stream_tps.mean, level.per_stream_tps.p50, level.tpot_s.mean} == {None} and not level.tpot_s.n
     assert level.slowdown is None and level.straggler is None
 
 
