@@ -265,14 +265,15 @@ class Frame(ProtocolMessage, frozen=True):
     applied in this stage. `rate` (requests per second) and `send_delay_s` (largest of the last seconds) are set in an
     open loop, `tasks` in mixed loads and at the end. `provisional` are levels that are not in `levels` yet. `limit` has
     C and the tok/s that the hardware allows at each of `levels`, where that is known. `outage_s` is how long the server
-    has been away. `steered`: under manual control, which only the user ends. `left_bound` says how exact `left_s` is:
-    later levels may take longer, and a search with a deadline ends at it at the latest. `planned` are the levels of the
-    sweep that runs or ran last, or its rates. `trace` is set while one is replayed. `tails` are those that clients
-    watch. `slots` are those that the server or the user names. `answer` and `goodput` are set at the end. `slo` is the
-    one that is judged, `slo_kept` has the requests of the running level that met each of its conditions, `first_tokens`
-    what is known about its limit on them, null before a request is measured. `finished` counts all requests, also
-    warm-up and cancelled ones; `measured` those of levels that ended, as the `n` of levels does. `begun` are the agents
-    that got a first token in this stage, null once its requests are measured.
+    has been away, `silent_s` how long requests have been in flight while nothing arrived. `steered`: under manual
+    control, which only the user ends. `left_bound` says how exact `left_s` is: later levels may take longer, and a
+    search with a deadline ends at it at the latest. `planned` are the levels of the sweep that runs or ran last, or its
+    rates. `trace` is set while one is replayed. `tails` are those that clients watch. `slots` are those that the server
+    or the user names. `answer` and `goodput` are set at the end. `slo` is the one that is judged, `slo_kept` has the
+    requests of the running level that met each of its conditions, `first_tokens` what is known about its limit on them,
+    null before a request is measured. `finished` counts all requests, also warm-up and cancelled ones; `measured` those
+    of levels that ended, as the `n` of levels does. `begun` are the agents that got a first token in this stage, null
+    once its requests are measured.
     """
 
     t_ns: int
@@ -320,6 +321,7 @@ class Frame(ProtocolMessage, frozen=True):
     send_delay_s: float | None = None
     tasks: tuple[TaskFigures, ...] = ()
     outage_s: float | None = None
+    silent_s: float | None = None
     left_bound: TimeBound = "exact"
     trace: LiveTrace | None = None
     tails: tuple[TextTail, ...] = ()

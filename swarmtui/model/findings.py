@@ -279,7 +279,8 @@ class SearchState(Stored, frozen=True, kw_only=True):
     def keeps_so_far(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""
         running = self.goal == "capacity" and self.next_c is not None and self.low is not None
-        return running and level.state == "unsure" and level.c <= (self.low or 0)
+        kept = level.good == level.n if level.room is None else level.room >= 0.0
+        return running and kept and level.state == "unsure" and level.c <= (self.low or 0)
 
     def level(self, c: int | None) -> SearchedLevel | None:
         return next((level for level in self.levels if level.c == c), None)

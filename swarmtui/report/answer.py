@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.answer.deciding import REPEATS
 from swarmtui.analysis.capacity.words import agents_number
 from swarmtui.analysis.limits.slo import time_text
 from swarmtui.analysis.machine.energy import count_names
@@ -168,7 +167,7 @@ def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
 
     What that setting would bring depends on the first step. A search that decides about a change is said with it.
     """
-    if len(steps) > 1 and steps[0].code == "left_out_flag" and steps[1].code in ("surer_each", *REPEATS):
+    if len(steps) > 1 and steps[0].code == "left_out_flag" and steps[1].code in ("surer_each", "repeat_run"):
         return steps[:2]
     if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
         return steps[:1]

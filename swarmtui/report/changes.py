@@ -36,7 +36,7 @@ _NAMES: dict[Figure, str] = {
 # The signs of what is better or worse, with their meaning.
 _MEANINGS: dict[Code, str] = {
     "faster": "better", "slower": "worse", "likely faster": "likely better", "likely slower": "likely worse",
-    "same": "same", "unsure": "may be chance",
+    "same": "same", "unsure": "may be chance, by itself",
 }  # fmt: skip
 # The ends of an axis of changes, at least and at most: one that is larger has an arrow.
 _LEAST_END, _MOST_END = 0.2, 1.0
@@ -105,8 +105,7 @@ def _load_figures(pair: Pair) -> Iterator[_Figure]:
 def _level_changes(pair: Pair) -> list[Table]:
     """Show the change of each level as a bar around zero with its interval; none if no level was compared."""
     every = [row for row in pair.rows if row.leads and row.change is not None]
-    # A search leaves some levels after a few requests, whose output has no half-width.
-    rows = [row for row in every if not (pair.searched and None in row.half_widths)]
+    rows = [row for row in every if pair.tells(row)]
     if not rows:
         return []
     top = _axis_end(rows)

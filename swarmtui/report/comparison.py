@@ -14,7 +14,7 @@ from swarmtui.analysis.quality.doubts import name_doubts
 from swarmtui.experiments.baseline import describe_changes
 from swarmtui.model.plan import LevelKey, load_title, offered_load
 from swarmtui.numbers import percent, rate, seconds, seconds_change, signed_percent, significant
-from swarmtui.report.answer import NOT_SURE, app_step, leading_steps, steps_text
+from swarmtui.report.answer import app_step, leading_steps, steps_text
 from swarmtui.report.changes import change_tables
 from swarmtui.report.lists import leaderboard_blocks
 from swarmtui.report.table import Block, Cell, Code, Facts, Fields, Sentence, Table, Value, keyed, tabulate
@@ -28,7 +28,7 @@ _UNSURE = " ?: may be chance."
 # Why two numbers of agents are known to differ.
 _DECIDES = ("beyond_repeats", "same_levels")
 # Notes that are lines of the answer.
-_SAID_FIRST = ("machine_changed", "disturbed_level", "disturbed_runs")
+_SAID_FIRST = ("same_output", "machine_changed", "disturbed_level", "disturbed_runs")
 _REPEAT = "compare sessions of the same plan: R on a result, or `swarmtui run --baseline`, repeats one"
 # A rate of each agent that falls by this much is part of the price of more agents.
 _SLOWER = 0.1
@@ -163,9 +163,9 @@ def _context_text(pair: Pair) -> str:
 
 
 def _slower_text(pair: Pair) -> str:
-    """`each agent writes 149 → 65 tok/s (likely −56 %) with 8 agents, but a whole answer likely takes 2.80 → 1.21 s`
+    """`each agent writes 149 → 65 tok/s (likely −56 %) with 8 agents, but a whole answer takes 2.80 → 1.21 s (? −57 %)`
 
-    A time that is not known to have changed is left out.
+    A time that hardly changed is left out.
     """
     at = {row.figure: row for row in pair.rows if row.key == pair.headline}
     stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
@@ -174,18 +174,21 @@ def _slower_text(pair: Pair) -> str:
         return ""
     each = f"each agent writes {_sure_change(stream)} {stream.where}"
     takes = ""
-    if whole and whole.before is not None and whole.after is not None and row_code(whole) != "unsure":
+    if whole and whole.before and whole.after and abs(whole.after / whole.before - 1.0) >= _SLOWER:
         but = "but " if whole.after < whole.before else ""
-        likely = "likely " if whole.likely else ""
-        takes = f"{but}a whole answer {likely}takes {seconds_change(whole.before, whole.after)}"
+        takes = f"{but}a whole answer takes {seconds_change(whole.before, whole.after)} ({_sure_percent(whole)})"
     return ", ".join(filter(None, (each, takes)))
 
 
 def _sure_change(row: ComparisonRow) -> str:
-    """`437 → 190 tok/s (likely −57 %)`: a change of rates that is as sure as its bar shows."""
+    """`437 → 190 tok/s (likely −57 %)`"""
+    return f"{row.rates} ({_sure_percent(row)})"
+
+
+def _sure_percent(row: ComparisonRow) -> str:
+    """`likely −57 %`, or `? −16 %`: a change that is as sure as its bar shows."""
     change = change_percent(row)
-    said = f"likely {change}" if row.likely else f"{change}, {NOT_SURE}" if row_code(row) == "unsure" else change
-    return f"{row.rates} ({said})"
+    return f"likely {change}" if row.likely else f"{SIGNS['unsure']} {change}" if row_code(row) == "unsure" else change
 
 
 def _how_sure(pair: Pair) -> str:

@@ -293,7 +293,8 @@ def _main_columns(
 
 
 def _baseline_columns(pair: Pair | None) -> dict[str, Column[Level]]:
-    rows = {row.key: row for row in pair.rows if row.leads and row.before is not None} if pair else {}
+    leading = [row for row in pair.rows if row.leads and row.before is not None and pair.tells(row)] if pair else []
+    rows = {row.key: row for row in leading}
 
     def change(level: Level) -> Value:
         row = rows.get(level.key)

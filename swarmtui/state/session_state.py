@@ -439,6 +439,7 @@ class SessionState:
             # Only an open loop has send times.
             send_delay_s=max(recent_delays, default=None) if traits(self.load).by_rate else None,
             outage_s=None if self._outage_ns is None else (now - self._outage_ns) / 1e9,
+            silent_s=self._throughput.silent_s(now) if point.in_flight and self.status == "running" else None,
             trace=self._trace.view(self.servers),
             tails=self.watched.tails if rows else (),
             slo_kept=judged.conditions() if judged is not None else (),

@@ -19,6 +19,8 @@ from swarmtui.model.record import LEAST_DECODED, Record
 from swarmtui.model.worker_protocol import StreamRow, TextTail, WatchedUpdate, WorkerFrame
 
 _SECOND_NS = 1_000_000_000
+# From then on it is said that nothing arrives.
+_SILENT_NS = 2 * _SECOND_NS
 _RECENT_NS = 10 * _SECOND_NS
 # Chunks that the rate of a single stream covers, unless the last seconds have fewer.
 _ENOUGH_CHUNKS = 50
@@ -63,6 +65,8 @@ class Throughput:
         self._chunk_counts: deque[tuple[int, int]] = deque()
         self._later_chunks = 0
         self._ttfts: deque[tuple[LevelKey, int, float]] = deque(maxlen=32)
+        # When chunks arrived last at this level.
+        self._received_ns: int | None = None
         # C and the rate, a time, and what was written until then.
         self._written: deque[tuple[LevelKey, int, Written]] = deque()
 
@@ -71,7 +75,7 @@ class Throughput:
         self._chunk_counts.clear()
         self._written.clear()
         self._ttfts.clear()
-        self._later_chunks = 0
+        self._later_chunks, self._received_ns = 0, None
 
     def add_frame(self, key: LevelKey, frame: WorkerFrame) -> None:
         produced, self._later_chunks = self._later_chunks, 0
@@ -87,6 +91,7 @@ class Throughput:
             if row.ttft_s is not None and row.chunks == row.total:
                 self._ttfts.append((key, frame.t_ns, row.ttft_s))
             self.rows[agent] = row
+        self._received_ns = frame.t_ns if produced else self._received_ns
         counts = self._chunk_counts
         counts.append((frame.t_ns, produced))
         while len(counts) > 1 and counts[1][0] <= frame.t_ns - _SECOND_NS:
@@ -114,6 +119,11 @@ class Throughput:
         if span < _SECOND_NS // 4:
             return None
         return (sum(chunks for _, chunks in self._chunk_counts) - self._chunk_counts[0][1]) * 1e9 / span
+
+    def silent_s(self, now_ns: int) -> float | None:
+        """Return for how long nothing arrived; null for a moment, and before the first chunk of a level."""
+        silent_ns = now_ns - self._received_ns if self._received_ns is not None else 0
+        return silent_ns / 1e9 if silent_ns >= _SILENT_NS else None
 
     def stream_tps(self, key: LevelKey, tokens_per_chunk: float) -> float | None:
         """Return the tok/s of a stream while it writes, over the last seconds at the current load."""

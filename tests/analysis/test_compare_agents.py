@@ -14,7 +14,7 @@ from swarmtui.analysis.compare.verdicts import Interval, interval_text
 from swarmtui.experiments.baseline import compare_with_baseline
 from swarmtui.experiments.groups import ListRow
 from swarmtui.model.answer import Answer, AnswerPoint, AnswerSentence, NextStep, SlotsForecast
-from swarmtui.model.findings import Goodput
+from swarmtui.model.findings import Goodput, Scaling, Slots
 from swarmtui.model.plan import Plan
 from swarmtui.model.session import Spread, Summary
 from swarmtui.model.telemetry import QualityLine
@@ -372,11 +372,15 @@ def test_the_change_of_a_level_with_too_few_requests_has_no_bar() -> None:
     [
         (190.0, 1.0, ("▽", "?"), "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents"),
         # As few requests show no smaller change.
-        (290.0, 0.6, ("?", "?"), "each agent writes 400 → 290 tok/s (−28 %, not sure) with 8 agents"),
+        (
+            290.0, 0.6, ("?", "?"),
+            "each agent writes 400 → 290 tok/s (? −28 %) with 8 agents, but a whole answer takes 2.00 → 1.20 s "
+            "(? −40 %)",
+        ),
         (
             190.0, 0.4, ("▽", "△"),
-            "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents, but a whole answer likely takes "
-            "2.00 s → 800 ms",
+            "each agent writes 400 → 190 tok/s (likely −52 %) with 8 agents, but a whole answer takes 2.00 s → "
+            "800 ms (likely −60 %)",
         ),
     ],
 )  # fmt: skip
@@ -555,3 +559,20 @@ def test_first_tokens_of_searched_levels_are_those_beside_their_verdicts() -> No
     )
     rows = {row.c: (row.before, row.after) for row in compare_pair(before, after).rows if row.figure == "ttft_s"}
     assert rows == {4: (1.7, 1.7), 8: (1.4, 1.4)}
+
+
+@pytest.mark.parametrize(("output", "said"), [(820.0, True), (1100.0, False)])
+def test_more_slots_with_as_much_output_are_said_to_share_it(output: float, said: bool) -> None:
+    """The numbers alone invite still more slots."""
+    before, after = (
+        msgspec.structs.replace(
+            searched(id, f"--parallel {slots}", agents, tps, 400.0, 1.0, width=20.0),
+            scaling=Scaling(slots=Slots(per_replica=slots)),
+        )
+        for id, slots, agents, tps in (
+            ("20261115-010000-aaaa", 2, 12, 800.0), ("20261115-020000-aaaa", 4, 14, output),
+        )
+    )  # fmt: skip
+    lines = {line.name: line.text for line in answer_lines(compare_pair(before, after))}
+    shared = "4 slots showed no more output than 2 (800 → 820 tok/s with 8 agents): they share it"
+    assert (lines.get("Note") == shared) is said

@@ -9,8 +9,8 @@ from swarmtui.analysis.compare.sessions import Pair, compare_pair
 from swarmtui.model.answer import NextStep, SlotsForecast
 from swarmtui.model.findings import Scaling, Slots
 from swarmtui.model.session import Summary
-from swarmtui.model.telemetry import DiscoveredServer
-from swarmtui.report.answer import needs_restart
+from swarmtui.model.telemetry import DiscoveredServer, QualityLine
+from swarmtui.report.answer import leading_steps, needs_restart
 from swarmtui.report.changes import change_tables
 from swarmtui.report.comparison import answer_lines, pair_answer, pair_blocks
 from swarmtui.report.table import Facts
@@ -70,6 +70,16 @@ def test_after_the_flag_it_is_said_once_what_decides_if_nothing_is_decided() -> 
             found[agents] = paint([Facts(tuple(line[:2] for line in answer_lines(pair, in_app=in_app)))])
         text = " ".join(found[26].split())
         assert said in text and text.count("surer") == 1 and "surer" not in found[60], found
+
+
+def test_the_flag_is_added_before_a_run_with_other_flags_is_repeated() -> None:
+    """Restart with it, repeat the earlier run, restart with it: nobody knew which flags to use."""
+    before = served(quick_search(IDS[0], 22, flags=""), 2, 8192, "--parallel 2", ADVICE)
+    after = served(quick_search(IDS[1], 26, flags=""), 4, 4096, "--parallel 4", "--parallel 8 --ctx-size 32768")
+    busy = (QualityLine(code="host_pressure", name="host", state="doubtful", value="60 %", sentence=""),)
+    for disturbed, steps in (((before,), ["left_out_flag"]), ((after,), ["left_out_flag", "repeat_run"])):
+        sides = (msgspec.structs.replace(one, quality=busy) if one in disturbed else one for one in (before, after))
+        assert [step.code for step in leading_steps(compare_pair(*sides).next)] == steps
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,17 @@ def test_answers_of_a_few_tokens_have_no_rate(tokens: int, rate: float | None) -
     assert together.stream_tps(key, 8.0) == pytest.approx(8000.0), "few large chunks"
 
 
+def test_a_silence_of_all_streams_is_known_after_two_seconds_from_the_first_chunk_of_a_level() -> None:
+    key, together, second = (4, None), Throughput(), 1_000_000_000
+    assert together.silent_s(9 * second) is None, "nothing was sent yet"
+    for at, chunks in ((1, 5), (2, 0), (3, 0), (4, 0)):
+        row = StreamRow(0, "writing", 1, "", 1, chunks, 5, 0.1, 0.5)
+        together.add_frame(key, WorkerFrame(at * second, 1, 1, 0, 0, (row,), 0.0, 0, 0, 0))
+    assert together.silent_s(2 * second) is None and together.silent_s(4 * second) == 3.0
+    together.restart()
+    assert together.silent_s(4 * second) is None, "another level"
+
+
 def test_rate_under_another_load_begins_anew_and_recent_output_stays() -> None:
     rate = StreamTally(0)
 

@@ -73,6 +73,9 @@ def test_a_level_that_keeps_the_slo_with_few_requests_is_open_only_while_the_sea
         for search in (SEARCH, ended)
     ]
     assert [cell.split()[0] for cell in cells] == ["✓?", "?"]
+    late = msgspec.structs.replace(SEARCH.levels[0], good=0, room=None)
+    missing = msgspec.structs.replace(SEARCH, levels=(late, *SEARCH.levels[1:]))
+    assert missing.shown_state(late) == "unsure", "0 of 6 is not likely kept"
     marks = [levels_view(levels, search=search).marks[0] for search in (SEARCH, ended)]
     assert ["? not sure: too few requests" in text for text in marks] == [False, True]
 
@@ -109,7 +112,7 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
     ("step", "said"),
     [
         ("climb", "doubling the agents until the SLO is missed · step 7"),
-        ("check", "16 missed, perhaps by chance: trying more agents · step 7"),
+        ("check", "16 missed: trying more agents, to rule out chance · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
         ("decide", "more requests at this level, to be sure of it · step 7"),
         ("beside", "a clearer level nearby, to narrow the range · step 7"),
@@ -120,6 +123,12 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     search = msgspec.structs.replace(SEARCH, step=step)
     view = header_view(session(), msgspec.structs.replace(searching(), search=search), None, None)
     assert view.detail[0] == said
+
+
+def test_a_server_that_sends_nothing_is_named_while_it_lasts() -> None:
+    """The screen had 4 tok/s and a queue, and a remark on it after the level."""
+    view = header_view(session(), msgspec.structs.replace(searching(), silent_s=3.2), None, None)
+    assert set(view.detail) == {"nothing received for 3 s"}
 
 
 def test_a_level_beyond_one_that_missed_says_why_in_a_narrow_terminal() -> None:
@@ -301,14 +310,14 @@ def test_the_line_of_a_search_has_one_shape_at_a_width(width: int) -> None:
     assert all(running in line for line in (lines[0], lines[2], lines[3], lines[5]))
 
 
-def test_the_plan_counts_the_requests_of_all_visits_of_a_level_and_its_row_waits_for_the_verdict() -> None:
+def test_the_plan_counts_the_requests_of_a_visit_and_the_row_of_its_level_has_those_before_it() -> None:
     again = SearchedLevel(c=12, visits=1, n=5, good=1, state="unsure")
     search = msgspec.structs.replace(SEARCH, levels=(again,))
     shown = msgspec.structs.replace(searching((3, 3), 3), search=search, run=2)
-    assert "12 again" in text(shown, 80) and "12 again █████░░░" in text(shown, 140)
-    assert header_view(session(), shown, None, None).phase == "measuring 12 agents again: 8 of at most 13 requests"
+    assert "12 again" in text(shown, 80) and "12 again ███░░░░░" in text(shown, 140)
+    assert header_view(session(), shown, None, None).phase == "measuring 12 agents again: 3 of at most 8 requests"
     now = level_now(shown)
-    assert now is not None and now.counted == "again 1 of 5", "its figures are from before"
+    assert now is not None and now.counted == "was 1 of 5", "its figures are from before"
     # The search has counted this visit: its verdict stands.
     done = msgspec.structs.replace(shown, run=1)
     assert (now := level_now(done)) is not None and not now.counted
@@ -394,7 +403,7 @@ def test_the_best_level_is_open_as_soon_as_its_repeated_visit_can_only_miss_the_
     )
     assert curve_view(levels, (), "", "", (), *live.marked_by).notes[0] == said
     now = level_now(live.frame)
-    assert now is not None and now.counted == "again 36 of 38"
+    assert now is not None and now.counted == "was 36 of 38"
     view = levels_view(levels, None, (), "", (), *live.marked_by, now=now)
     assert [row[0].text for row in view.table.rows] == (["▸20", "?22", "24"] if is_open else ["20", "▸22", "▼24"])
     assert ("? not sure: measured again now" in view.marks[0]) == is_open and "slowed" not in view.marks[0]

@@ -86,9 +86,6 @@ def _left_out_text(facts: AnswerFacts) -> str:
     return f"add the advised {facts.left_out.flag}: without it each agent has {now:,} tokens of context, not {before:,}"
 
 
-# Rows that ask for a run that was in doubt again.
-REPEATS = ("repeat_run", "repeat_earlier", "repeat_older")
-
 DECIDING = (
     AnswerRow("change", "left_out_flag", ("left_out",), _adds_flag, _left_out_text,
         lambda f: f.left_out.flag if f.left_out else ""),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from swarmtui.analysis.answer.deciding import REPEATS
 from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.answer.slots_change import SlotsChange
 from swarmtui.analysis.answer.table import rows_said
@@ -73,10 +72,10 @@ def decide_first(
     said = rows_said("change", facts)
     if not said:
         return tuple(steps)
-    # A flag does not decide what is open: what does follows it.
+    # A flag does not decide what is open: what does follows it, unless it needs another flag.
     rows = [said[0], *rows_said("surer", facts)]
     if said[0].code == "left_out_flag":
-        rows += [row for row in said[1:2] if row.code in REPEATS]
+        rows += [row for row in said[1:2] if row.code == "repeat_run"]
     first = (NextStep(code=row.code, sentence=row.text(facts), command=row.command(facts)) for row in rows)
     others = (step for step in steps if step.forecast is None and step.code not in _AGAIN)
     return (*first, *others)

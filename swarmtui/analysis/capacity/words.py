@@ -137,12 +137,13 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     at_high = search.level(high)
     is_unsure = at_high is not None and at_high.state == "unsure"
     unsure = f"{high} {'was' if at_high and at_high.differs else 'is'} {doubt_words(at_high)}"
-    why = unsure if is_unsure else f"{high} {too_high}, perhaps by chance"
+    more = "trying more agents"
+    why = f"{unsure}: {more}" if is_unsure else f"{high} {too_high}: {more}, to rule out chance"
     # A level that was taken for the answer may not be it any more.
     fewer = (f"{unsure}: trying fewer",) if is_unsure and at_high is not None and at_high.kept_visits else ()
     words: dict[SearchStep, tuple[str, ...]] = {
         "climb": (f"doubling the agents until {missed}", "doubling the agents", "doubling"),
-        "check": (f"{why}: trying more agents", f"checking {high} with more agents", f"to check {high}"),
+        "check": (why, f"checking {high} with more agents", f"to check {high}"),
         "bisect": (*fewer, f"halving the gap {gap}", f"trying {gap}", gap),
         "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "more requests"),
         "beside": ("a clearer level nearby, to narrow the range", "narrowing the range"),

@@ -40,9 +40,14 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`room with 9 and 11 agents: 23 % and 3 % → ≥50 % and 24 %; repeats seldom differ by as much`"""
-        sides = (map(room_share, of) for of in (self.before, self.after))
-        levels, before, after = map(_listed, (map(str, self.levels), *sides))
+        """`room with 9 and 11 agents: 23 % and 3 % → ≥50 % and 24 %; repeats seldom differ by as much`
+
+        Levels that both missed say less, and are left out beside others.
+        """
+        known = list(zip(self.levels, self.before, self.after, strict=True))
+        said = [one for one in known if max(one[1:]) > 0.0] or known
+        levels = _listed(str(c) for c, *_ in said)
+        before, after = (_listed(room_share(one[at]) for one in said) for at in (1, 2))
         agents = "agent" if levels == "1" else "agents"
         return f"room with {levels} {agents}: {before} → {after}; repeats seldom differ by as much"
 

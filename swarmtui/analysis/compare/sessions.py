@@ -9,6 +9,8 @@ from typing import Literal
 
 from swarmtui.analysis.answer.commands import command_again
 from swarmtui.analysis.answer.learned import decide_first, find_slots_change, learned_steps
+from swarmtui.analysis.answer.slots_change import SlotsChange
+from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.capacity.scaling import best_level, piles_up
 from swarmtui.analysis.compare.agents import AgentsChange, AgentsWord, compare_agents
 from swarmtui.analysis.compare.change import left_out_flag, server_change
@@ -83,6 +85,10 @@ class Pair(Stored, frozen=True, kw_only=True):
     since: str = ""
     left_out: str = ""
     sentence: str
+
+    def tells(self, row: ComparisonRow) -> bool:
+        """Whether the output of a level says something: a search leaves some after a few requests."""
+        return not (self.searched and row.leads and None in row.half_widths)
 
     @property
     def headline_text(self) -> str:
@@ -174,6 +180,7 @@ def compare_pair(a: Summary, b: Summary, *, history: Sequence[Summary] = (), det
         notes=(
             *_notes(a, b),
             *turn_notes(a, b),
+            *(_output_note(slots, rows, headline) if slots else ()),
             *(_machine_note(rows) if slots or unchanged else ()),
             *(
                 Finding(code="disturbed_level", text=said)
@@ -238,6 +245,17 @@ def _answer_times(rows: Sequence[ComparisonRow], headline: Level | None) -> tupl
         return None
     times = whole.before, whole.after
     return times if max(times) / min(times) - 1.0 >= _SAME_TIME else None
+
+
+def _output_note(slots: SlotsChange, rows: Sequence[ComparisonRow], headline: Level | None) -> Findings:
+    """Note that more slots give no more output with the same load: then they only share it."""
+    row = next((row for row in rows if row.leads and headline and row.key == headline.key), None)
+    if row is None or row.change is None or None in row.half_widths or slots.now < slots.was:
+        return ()
+    if row.change > max(MIN_GAIN, hypot(*(half or 0.0 for half in row.half_widths))):
+        return ()
+    text = f"{slots.now} slots showed no more output than {slots.was} ({row.rates} {row.where}): they share it"
+    return (Finding(code="same_output", text=text),)
 
 
 def _machine_note(rows: Sequence[ComparisonRow]) -> Findings:

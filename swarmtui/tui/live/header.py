@@ -231,6 +231,8 @@ def _stage_texts(frame: Frame) -> tuple[str, ...]:
 
     Other loads have the send delay of an open loop, or the prefix cache and contexts of a trace.
     """
+    if frame.silent_s is not None:
+        return (f"nothing received for {frame.silent_s:.0f} s",)
     if frame.search is not None:
         steps = step_texts(frame.search)
         if outlook := outlook_texts(frame):

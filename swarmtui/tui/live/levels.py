@@ -28,7 +28,7 @@ from swarmtui.tui.lines import Line, Panel, longest_fit, part_text, wrapped_note
 from swarmtui.tui.live.curve import planned_levels
 from swarmtui.tui.live.layout import EXPLAINED, MEANINGS
 from swarmtui.tui.live.live_panel import LiveData, ScrollingPanel
-from swarmtui.tui.live.plan_line import AGAIN, judged_so_far
+from swarmtui.tui.live.plan_line import judged_so_far
 from swarmtui.tui.tables import block_lines, table_lines
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def level_now(frame: Frame | None) -> LevelNow | None:
     doing = "measuring" if frame.begun is None else "warming up"
     counted = "" if counts is None else f"{counts[0]} of {counts[1]}" if counts[1] else doing
     if counted and known is not None:
-        counted = f"{AGAIN} {known.good or 0} of {known.n}"
+        counted = f"was {known.good or 0} of {known.n}"
     return LevelNow(frame.c if frame.rate is None else frame.rate, doing, counted)
 
 

@@ -296,10 +296,11 @@ def _sentence(versions: Sequence[str], width: int, style: str, *, whole: bool) -
 def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
     """What the server does, from long to short."""
     of, of_slots = ("", "") if slots is None else (f" of {count(slots.total)}", f" of {count(slots.total)} slots")
-    long, short = (_shorter(_server_parts(state, text)) for text in (of_slots, of))
+    long, short = (_server_parts(state, text) for text in (of_slots, of))
+    ends = range(len(long), 0, -1)
     return tuple(
         version
-        for text, brief in list(zip(long, short, strict=True))[:-1]
+        for text, brief in ((" · ".join(parts[:end]) for parts in (long, short)) for end in ends)
         for version in (f"server: {text}", f"server: {brief}", text)
     )
 

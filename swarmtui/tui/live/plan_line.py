@@ -91,14 +91,13 @@ def _rooms(loads: Sequence[float]) -> tuple[int, int, int]:
 def progress(frame: Frame) -> tuple[int, int | None]:
     """The requests of this level, and how many make it one; None if the time does, or it is one.
 
-    In a search for the capacity they are those that are judged, at all visits, as in the table of levels.
+    In a search for the capacity they are those of this visit that are judged.
     """
     if (counts := judged_so_far(frame)) is not None:
         _, n = counts
-        earlier = next((level.n for level in frame.search.levels if level.c == frame.c), 0) if frame.search else 0
         # Each turn of a conversation is judged, but `of` counts whole conversations.
-        if n - earlier <= frame.done + 2 * frame.c:
-            return n, max(n, frame.of + earlier) if frame.of else None
+        if n <= frame.done + 2 * frame.c:
+            return n, max(n, frame.of) if frame.of else None
     if frame.of or not frame.steered:
         return frame.done, frame.of
     enough = MIN_STEERED_COMPLETIONS * frame.c
@@ -106,7 +105,7 @@ def progress(frame: Frame) -> tuple[int, int | None]:
 
 
 def judged_so_far(frame: Frame) -> tuple[int, int] | None:
-    """The requests of the running level that met the condition that was met least often, and all that are judged.
+    """The requests of this visit that met the condition that was met least often, and all that are judged.
 
     None if it is no level of a search for the capacity, or if the search has counted this visit.
     """
@@ -117,8 +116,7 @@ def judged_so_far(frame: Frame) -> tuple[int, int] | None:
     if known is not None and known.visits >= frame.run:
         return None
     counts = [(one.good, one.n) for one in frame.slo_kept if one.n]
-    good, n = min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
-    return (good + (known.good or 0), n + known.n) if known is not None else (good, n)
+    return min(counts, key=lambda of: of[0] / of[1], default=(0, 0))
 
 
 def is_visited(frame: Frame) -> bool:
