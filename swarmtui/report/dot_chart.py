@@ -334,10 +334,11 @@ def _heading(chart: Chart, width: int, known: Sequence[ChartSeries], weak: str) 
     left = width - display_width(name) - 2
     items: Line = []
     named = {(series.name, series.stroke) for series in known}
-    last = [(f"{_WEAK} too few requests", weak)] if weak else []
-    entries = [*_legend(chart, named), *last]
-    if sum(display_width(text) + 2 for text, _ in entries) > left:
-        entries = [*_legend(chart, named, brief=True), *last]
+    entries: Line = []
+    for brief, few in ((False, "too few requests"), (True, "few requests")):
+        entries = [*_legend(chart, named, brief=brief), *([(f"{_WEAK} {few}", weak)] if weak else [])]
+        if sum(display_width(text) + 2 for text, _ in entries) <= left:
+            break
     for text, style in entries:
         shown = _cut(text, max(12, left // 2)) if display_width(text) > left else text
         if display_width(shown) + 2 > left:
