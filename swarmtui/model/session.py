@@ -354,6 +354,11 @@ class Level(PerLevel, frozen=True, kw_only=True):
         return self.complete or any(run.complete for run in self.by_run)
 
     @property
+    def has_weak_output(self) -> bool:
+        """Whether its output does not stand for it: it ended early, or had too few requests at C."""
+        return not self.has_complete_run or any(flag.code == "steady_below_wall" for flag in self.flags)
+
+    @property
     def attempts(self) -> int:
         """The requests that `errors` are a part of."""
         return self.ok + self.errors

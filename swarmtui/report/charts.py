@@ -179,12 +179,7 @@ def _rounded(value: float) -> float:
 
 
 def _weak(levels: Sequence[Level]) -> frozenset[float]:
-    """Return the levels whose figures do not stand for them: they ended early, or had too few requests at C."""
-    return frozenset(
-        level.offered_load
-        for level in levels
-        if not level.has_complete_run or any(flag.code == "steady_below_wall" for flag in level.flags)
-    )
+    return frozenset(level.offered_load for level in levels if level.has_weak_output)
 
 
 def comparison_charts(sessions: Sequence[SessionData]) -> list[Chart]:

@@ -20,7 +20,7 @@ _CODES: dict[str | None, Code] = {
     "more agents": "faster", "fewer agents": "slower",
 }  # fmt: skip
 _LIKELY: dict[str | None, Code] = {
-    "faster": "likely faster", "slower": "likely slower", None: "unsure",
+    "faster": "likely faster", "slower": "likely slower",
 }  # fmt: skip
 # What is better, worse, as good or not decided.
 SIGNS: dict[Code, str] = {
@@ -33,7 +33,7 @@ _FINE = 0.01
 
 def verdict_code(word: Word, likely: str | None) -> Code:
     """Return the code of a verdict, which has its sign and its colour; without one, that of what is likely."""
-    return _CODES.get(word, _LIKELY[likely])
+    return _LIKELY[likely] if likely else _CODES.get(word, "unsure")
 
 
 def pair_code(pair: Pair) -> Code:

@@ -56,13 +56,13 @@ def test_an_advised_flag_that_was_left_out_is_the_first_thing_to_try() -> None:
     for in_app in (True, False):
         lines = {line.name: line.text for line in answer_lines(pair, in_app=in_app)}
         assert lines["Try next"].startswith(
-            "add the advised --ctx-size 32768: without it each agent has 4,096 tokens of context, not 8,192"
+            "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096"
         )
 
 
 def test_after_the_flag_it_is_said_once_what_decides_if_nothing_is_decided() -> None:
     """A key in the app, a command in a shell; nothing after a change that is known to help."""
-    surer = "not 8,192; then {}a surer search of each setting decides (some minutes each){}"
+    surer = "but no more agents; then {}a surer search of each setting decides (some minutes each){}"
     for in_app, said in ((True, surer.format("press N: ", "")), (False, surer.format("", ": swarmtui capacity http"))):
         found = {}
         for agents in (26, 60):

@@ -91,6 +91,18 @@ def test_no_end_of_a_range_is_past_its_number() -> None:
     assert answer.high is not None and answer.high >= 12
 
 
+@pytest.mark.parametrize("n", [10, 17, 20, 30])
+def test_a_level_that_keeps_its_limit_in_just_enough_requests_has_room(n: int) -> None:
+    """18 of 20 are 90 %: the room was that of the nineteenth."""
+    for late in (n // 10, n // 10 + 1):
+        found = Visit(20, SLO)
+        for at in range(n):
+            first_ms = 2500.0 if at < late else 1900.0
+            found.add(request(0, [first_ms + 10 * token for token in range(6)], c=20))
+        (level,) = search_state([found], None, ALPHA).levels
+        assert level.room is not None and (level.room > 0.0) == (late == n // 10)
+
+
 def test_the_room_of_a_level_is_that_of_all_its_requests() -> None:
     """A user sees their p90 beside it: two visits of 1 s and 1.8 s have one of 1.8 s, and no mean of both."""
     rng = Random(2)

@@ -13,6 +13,7 @@ from swarmtui.analysis.compare.sessions import compare_pair
 from swarmtui.model.answer import Answer, AnswerSentence
 from swarmtui.model.findings import SearchedLevel, SearchState, VisitSpread
 from swarmtui.report.comparison import answer_lines
+from swarmtui.report.verdicts import pair_code
 from tests.analysis.test_compare_agents import quick_search
 
 SAID = AnswerSentence(code="capacity", sentence="")
@@ -38,12 +39,12 @@ def answered(agents: int, high: int | None, disturbed: str = "") -> Answer:
 def test_levels_of_both_searches_show_what_the_numbers_do_not() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(11, 17), rooms=rooms)
-    assert found is not None and found.sentence() == "more agents: 9 → 11, 80 % sure"
-    rooms_said = "room with 9 and 11 agents: 23 % and 3 % → ≥50 % and 24 %"
+    assert found is not None and found.sentence() == "likely more agents: 9 → 11"
+    rooms_said = "room rose from 23 % to ≥50 % with 9 agents, from 3 % to 24 % with 11"
     assert found.why == f"{rooms_said}; repeats seldom differ by as much"
     back = compare_agents(answered(11, 17), answered(9, 12), rooms=room_change(searched(AFTER), searched(BEFORE)))
     assert back is not None and back.word == "fewer agents"
-    assert back.why.startswith("room with 9 and 11 agents: ≥50 % and 24 % → 23 % and 3 %")
+    assert back.why.startswith("room fell from ≥50 % to 23 % with 9 agents, from 24 % to 3 %")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_equal_numbers_are_not_the_same_if_their_levels_changed() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(9, 17), rooms=rooms)
     assert found is not None and found.sentence() == "not sure yet: 9 (9–12) → 9 (9–17)"
-    assert found.why.startswith("room with 9 and 11 agents: 23 % and 3 % → ")
+    assert found.why.startswith("room rose from 23 % to ≥50 % with 9 agents, ")
     still = compare_agents(answered(9, 12), answered(9, 17), rooms=room_change(searched(BEFORE), searched(BEFORE)))
     assert still is not None and still.word == "same"
 
@@ -115,6 +116,7 @@ def test_a_comparison_says_at_which_levels_it_was_decided() -> None:
             ("20261115-020000-aaaa", 11, 17, "--parallel 4", AFTER),
         )
     )
-    lines = {line.name: line.text for line in answer_lines(compare_pair(*sides))}
-    assert lines["Agents"] == "more agents: 9 → 11, 80 % sure"
-    assert lines["How sure"].startswith("room with 9 and 11 agents: 23 % and 3 % → ")
+    pair = compare_pair(*sides)
+    lines = {line.name: line.text for line in answer_lines(pair)}
+    assert lines["Agents"] == "likely more agents: 9 → 11" and pair_code(pair) == "likely faster"
+    assert lines["How sure"].startswith("room rose from 23 % to ≥50 % with 9 agents, ")

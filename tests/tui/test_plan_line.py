@@ -125,6 +125,17 @@ def test_the_header_says_what_the_running_level_is_for(step: SearchStep, said: s
     assert view.detail[0] == said
 
 
+def test_chips_far_from_the_border_make_room_for_those_beside_it() -> None:
+    """The only bad sign between the answer and what misses it was dropped, with room for it."""
+    found = tuple(
+        SearchedLevel(c=c, visits=1, n=17, good=17, state="kept" if c < 14 else "missed")
+        for c in (1, 2, 4, 8, 10, 12, 14, 16, 22, 32, 64)
+    )
+    search = msgspec.structs.replace(SEARCH, levels=found, low=12, high=22, next_c=None)
+    shown = text(msgspec.structs.replace(searching(), search=search, status="ended"), 80)
+    assert "12 ✓  14 ✖  16 ✖  22 ✖" in shown and "‹" in shown and " 2 ✓" not in shown.partition("12 ✓")[0]
+
+
 def test_a_server_that_sends_nothing_is_named_while_it_lasts() -> None:
     """The screen had 4 tok/s and a queue, and a remark on it after the level."""
     view = header_view(session(), msgspec.structs.replace(searching(), silent_s=3.2), None, None)

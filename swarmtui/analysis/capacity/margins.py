@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, compress, groupby, pairwise
-from math import ceil, exp, expm1, fsum, inf, log, sqrt
+from math import ceil, exp, expm1, floor, fsum, inf, log, sqrt
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_quantile
@@ -34,6 +34,9 @@ _UNCLEAR = 0.2
 _USUAL_SPREAD, _USUAL_DF = 0.09, 8
 # Both ends of what another minute may give are together wrong in this part of the searches.
 ANOTHER_MINUTE = 0.1
+
+# A share of the requests by which a whole number of them is one despite the rounding.
+_ROUNDING = 1e-9
 
 
 class Margins(NamedTuple):
@@ -140,10 +143,16 @@ def missed_by_far(tally: SloTally, use: HostUse | None) -> bool:
 def _lateness(condition: SloCondition, values: Sequence[float]) -> float:
     """Return by which factor a limit is missed, at the share of the requests that must be within it."""
     ((name, limit),) = condition.limits.items()
+    at = values[_rank(name, condition.share, len(values))]
     if name == RATE:
-        slow = values[min(int(len(values) * (1.0 - condition.share)), len(values) - 1)]
-        return limit / slow if slow > 0.0 else inf
-    return values[min(int(len(values) * condition.share), len(values) - 1)] / limit
+        return limit / at if at > 0.0 else inf
+    return at / limit
+
+
+def _rank(name: str, share: float, n: int) -> int:
+    """Return which of `n` sorted values has to be within a limit, so that this share of them is: 18 of 20 are 90 %."""
+    others = min(max(floor(n * (1.0 - share) + _ROUNDING), 0), n - 1)
+    return others if name == RATE else n - 1 - others
 
 
 def _margin(visits: Sequence[SloTally]) -> _Margin | None:
@@ -159,10 +168,10 @@ def _margin(visits: Sequence[SloTally]) -> _Margin | None:
     enough = [len(values) >= FIRST_LOOK for values in counted]
     for condition, values in zip(compress(conditions, enough), compress(counted, enough), strict=True):
         ((name, limit),) = condition.limits.items()
-        share, sign = (1.0 - condition.share, 1.0) if name == RATE else (condition.share, -1.0)
+        share, sign = condition.share, 1.0 if name == RATE else -1.0
         chance = sqrt(share * (1.0 - share) / len(values))
-        ranks = (int(len(values) * each) for each in (share, share - chance, share + chance))
-        at, low, high = (sign * _far(values[min(max(rank, 0), len(values) - 1)] / limit) for rank in ranks)
+        ranks = (_rank(name, each, len(values)) for each in (share, share - chance, share + chance))
+        at, low, high = (sign * _far(values[rank] / limit) for rank in ranks)
         found.append(_Margin(at, abs(high - low) / 2.0, len(values)))
     nearest = min(found, default=None)
     if nearest is None or nearest.error > _UNCLEAR:

@@ -63,16 +63,24 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     repeats: int | None = None
     scatter: bool = False
 
+    @property
+    def is_likely(self) -> bool:
+        """Whether the change is no more than likely: the numbers alone do not show it."""
+        return self.reason == "same_levels" and self.word != "not sure yet"
+
     def claim(self, *, doubted: bool) -> str:
         """`more agents: 8 → 12`; nothing is claimed of doubtful runs, or if nothing is known to have changed."""
         if self.scatter:
             reliable = "; neither number is reliable" if self.reason == "beyond_repeats" else ""
             return f"not sure yet: {self.detail}{reliable}"
-        return f"{'not sure yet' if doubted else self.word}: {self.detail}"
+        likely = "likely " if self.is_likely else ""
+        return f"{'not sure yet' if doubted else f'{likely}{self.word}'}: {self.detail}"
 
     def headline(self, *, doubted: bool) -> str:
         """Say what was found, and how sure it is unless the doubts are said beside it."""
-        sure = "" if self.confidence is None or doubted else f", {short_percent(self.confidence)} sure"
+        sure = (
+            "" if self.confidence is None or self.is_likely or doubted else f", {short_percent(self.confidence)} sure"
+        )
         return f"{self.claim(doubted=doubted)}{sure}"
 
     def sentence(self, doubts: Sequence[str] = ()) -> str:

@@ -142,7 +142,7 @@ def level_rows(
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
     judged = {key: judge(found, alpha=alphas.get(key, ALPHA)) for key, found in leading.items()}
     few = {key for key, levels in both.items() if any(level.n < _LIKELY_REQUESTS for level in levels)}
-    rough = {key for key, levels in both.items() if searched and any(level.half_width is None for level in levels)}
+    rough = {key for key, levels in both.items() if searched and any(_width(level) is None for level in levels)}
     return tuple(
         _judged(
             row,
@@ -187,8 +187,12 @@ def _row(figure: Figure, a: Level, b: Level, evidence: Evidence | None) -> Compa
         interval=evidence.estimate.interval() if evidence and evidence.estimate else None,
         leads=figure == leads,
         half_width=_half_width(figure, a, b),
-        half_widths=(a.half_width, b.half_width) if figure not in TIMES else (None, None),
+        half_widths=(_width(a), _width(b)) if figure not in TIMES else (None, None),
     )
+
+
+def _width(level: Level) -> float | None:
+    return None if level.has_weak_output else level.half_width
 
 
 def _half_width(figure: Figure, a: Level, b: Level) -> float | None:

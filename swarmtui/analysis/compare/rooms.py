@@ -7,7 +7,6 @@ search share.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import log1p, sqrt
 from statistics import fmean
 from typing import NamedTuple
@@ -40,21 +39,17 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`room with 9 and 11 agents: 23 % and 3 % → ≥50 % and 24 %; repeats seldom differ by as much`
+        """`room rose from 23 % to ≥50 % with 9 agents, from 3 % to 24 % with 11; repeats seldom differ by as much`
 
         Levels that both missed say less, and are left out beside others.
         """
         known = list(zip(self.levels, self.before, self.after, strict=True))
         said = [one for one in known if max(one[1:]) > 0.0] or known
-        levels = _listed(str(c) for c, *_ in said)
-        before, after = (_listed(room_share(one[at]) for one in said) for at in (1, 2))
-        agents = "agent" if levels == "1" else "agents"
-        return f"room with {levels} {agents}: {before} → {after}; repeats seldom differ by as much"
-
-
-def _listed(texts: Iterable[str]) -> str:
-    *others, last = texts
-    return " and ".join(filter(None, (", ".join(others), last)))
+        moves = (f"from {room_share(before)} to {room_share(after)} with {c}" for c, before, after in said)
+        first, *others = moves
+        agents = "agent" if said[0][0] == 1 else "agents"
+        moved = "rose" if self.change > 0.0 else "fell"
+        return f"room {moved} {', '.join((f'{first} {agents}', *others))}; repeats seldom differ by as much"
 
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:

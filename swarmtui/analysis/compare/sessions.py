@@ -41,7 +41,7 @@ from swarmtui.model.session import Level, Summary
 from swarmtui.numbers import percent, signed_percent
 
 # One agent alone that is this much faster or slower with other slots shows that the machine was not the same.
-_MACHINE_CHANGED = 0.2
+_MACHINE_CHANGED = 0.1
 # Whole answers that differ by less than this share take about as long.
 _SAME_TIME = 0.15
 
@@ -110,8 +110,11 @@ class Pair(Stored, frozen=True, kw_only=True):
         """Say what a change that is not sure most likely is; null if it may be chance, or either run is in doubt."""
         if self.refused or self.doubts:
             return None
+        if self.agents:
+            is_likely, has_more = self.agents.is_likely, self.agents.word == "more agents"
+            return None if not is_likely else "faster" if has_more else "slower"
         row = headline_row(self)
-        return row.likely if row and not self.agents else None
+        return row.likely if row else None
 
 
 class Comparison(Stored, frozen=True, kw_only=True):
@@ -299,7 +302,8 @@ def _common_levels(a: Summary, b: Summary) -> dict[LevelKey, tuple[Level, Level]
 
 
 def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:
-    """Return the level that the sentence is about: of two capacities, the largest that met the SLO in both sessions.
+    """Return the level that the sentence is about: of two capacities, the largest that met the SLO in both sessions,
+    if there is one, with enough requests.
 
     Without one, the larger of the capacities or best levels of both sessions. So it is past the cliff of one of them at
     most, where the other one still has room. The only level of a plan is always that one, and one that both sessions
@@ -310,8 +314,9 @@ def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:
     sides = [[level for level in summary.levels if level.key in keys] for summary in (a, b)]
     searched = all(summary.answer and summary.answer.agents is not None for summary in (a, b))
     kept = [level for level in sides[0] if searched and all(_met_slo(summary, level) for summary in (a, b))]
+    telling = [level for level in kept if not any(one.has_weak_output for one in both[level.key])]
     if kept:
-        return max(kept, key=lambda level: level.c)
+        return max(telling or kept, key=lambda level: level.c)
     own = [_own_level(*side) for side in zip((a, b), sides, strict=True)]
     chosen = [level.key for level in own if level is not None]
     shared = [level for level in sides[0] if level.key in (chosen or keys)]

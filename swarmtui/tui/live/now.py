@@ -137,14 +137,14 @@ def now_view(data: LiveData, columns: int) -> NowView:
     first = "first token, median|TTFT median|TTFT"
     first = first if ended else "first token (10 s), median|first token (10 s)|TTFT (10 s)|TTFT now"
     figures: tuple[Figure, ...] = (
-        _figure(rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
+        _figure(numbers.out_tps, rate(numbers.out_tps, numbers.half_width), total, "throughput", numbers.notes[0],
                 course(lambda p: p.out_tps, lambda x: x.headline_tps)),
-        _figure(rate(numbers.per_stream_tps, numbers.half_width), each, "throughput", numbers.notes[1],
-                course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
-        _figure(seconds(numbers.ttft_s), first, "latency", numbers.notes[2],
+        _figure(numbers.per_stream_tps, rate(numbers.per_stream_tps, numbers.half_width), each, "throughput",
+                numbers.notes[1], course(lambda p: p.per_stream_tps, lambda x: x.per_stream_tps.mean)),
+        _figure(numbers.ttft_s, seconds(numbers.ttft_s), first, "latency", numbers.notes[2],
                 course(lambda p: p.ttft_s, lambda x: x.shown_ttft_s.median)),
-        _figure(count(numbers.waiting), "queued (mean)|queued" if ended else "waiting", "queue", numbers.notes[3],
-                course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
+        _figure(numbers.waiting, count(numbers.waiting), "queued (mean)|queued" if ended else "waiting", "queue",
+                numbers.notes[3], course(lambda p: float(p.waiting), lambda x: x.queued), 1.0),
     )  # fmt: skip
     # Not every server reports a queue, or often enough for each level.
     figures = figures[:-1] if ended and numbers.waiting is None else figures
@@ -249,11 +249,13 @@ def _of_level(level: Level, frame: Frame | None) -> _Numbers:
     return _Numbers(*numbers, (half, "", percentile, ""), level.half_width)
 
 
-def _figure(value: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0) -> Figure:
-    """`unit` may have shorter forms after bars; `least` is the lowest top of the scale."""
-    highest = max((known for known in values if known is not None), default=0.0)
-    units = tuple(text.strip() for text in unit.split("|"))
-    return Figure(value, units, hue, note, values, scale_top(max(highest, least)) or None)
+def _figure(
+    value: float | None, text: str, unit: str, hue: Hue, note: str, values: Course, least: float = 0.0
+) -> Figure:
+    """`unit` may have shorter forms after bars; the scale has room for the value, and its top is at `least` this."""
+    highest = max((known for known in (*values, value) if known is not None), default=0.0)
+    units = tuple(part.strip() for part in unit.split("|"))
+    return Figure(text, units, hue, note, values, scale_top(max(highest, least)) or None)
 
 
 # widget

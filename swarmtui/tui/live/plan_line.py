@@ -220,8 +220,10 @@ def plan_line(view: PlanView, width: int) -> Line:
     room = width - _width(right) - 2 * sum(not gauge.sign for gauge in view.gauges) - len(_GAP) - 1
     kept, cut = list(view.chips), ""
     while len(kept) > 1 and _width([*start, (cut, ""), *_chip_spans(kept, chips)]) > room:
-        # Only the border and what is next to it.
-        kept.remove(next((chip for chip in kept if not chip.is_border), kept[0]))
+        # What is far from the border goes first, below it before above it.
+        border = [at for at, chip in enumerate(kept) if chip.is_border] or [0]
+        inside = next((at for at in range(border[0], border[-1]) if not kept[at].is_border), 0)
+        kept.pop(0 if border[0] else -1 if border[-1] < len(kept) - 1 else inside)
         cut = _CUT
     left = [*start, (cut, "dim"), *_chip_spans(kept, chips)]
     hint = [(_GAP + view.hint, "dim")] if view.hint and _width(left) + len(_GAP + view.hint) <= room else []
