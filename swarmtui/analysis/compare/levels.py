@@ -43,8 +43,8 @@ _KINDS: dict[Figure, Kind] = {"ttft_s": "first_token", "e2e_s": "time"}
 # A change of a level needs this many requests of each side to be called likely, more than one visit of a quick search
 # has: the same server was 26 % faster at one visit, and 7 % at another; a small one with few agents 35 % slower.
 _LIKELY_REQUESTS = 30
-# With fewer, a rate or a time of a whole answer has to change by a factor of two, and a time to first token by four.
-_LIKELY_OF_FEW, _LIKELY_FIRST_OF_FEW = 1.0, 3.0
+# With fewer, a rate or a time of a whole answer has to change by a factor of 1.6, and a time to first token by four.
+_LIKELY_OF_FEW, _LIKELY_FIRST_OF_FEW = 0.6, 3.0
 _OUTPUT: tuple[Figure, ...] = ("out_tps_steady", "out_tps_wall")
 
 

@@ -253,9 +253,7 @@ def _answer_times(rows: Sequence[ComparisonRow], headline: Level | None) -> tupl
 def _output_note(slots: SlotsChange, rows: Sequence[ComparisonRow], headline: Level | None) -> Findings:
     """Note that more slots give no more output with the same load: then they only share it."""
     row = next((row for row in rows if row.leads and headline and row.key == headline.key), None)
-    if row is None or row.change is None or None in row.half_widths or slots.now < slots.was:
-        return ()
-    if row.change > max(MIN_GAIN, hypot(*(half or 0.0 for half in row.half_widths))):
+    if row is None or row.change is None or row.change > MIN_GAIN or None in row.half_widths or slots.now < slots.was:
         return ()
     text = f"{slots.now} slots showed no more output than {slots.was} ({row.rates} {row.where}): they share it"
     return (Finding(code="same_output", text=text),)
