@@ -189,7 +189,7 @@ SearchEnd = Literal["no_time", "close"]
 
 
 LevelState = Literal["kept", "missed", "unsure", "dip"]
-ShownState = Literal[LevelState, "so far", "just kept", "just missed"]
+ShownState = Literal[LevelState, "likely kept", "likely missed"]
 
 
 class SearchedLevel(Stored, frozen=True, kw_only=True):
@@ -267,14 +267,14 @@ class SearchState(Stored, frozen=True, kw_only=True):
         if level.state != "unsure":
             return level.state
         if self.keeps_so_far(level):
-            return "so far"
+            return "likely kept"
         if level.room is None or not level.close or level.differs:
             return "unsure"
-        return "just kept" if level.room >= 0.0 else "just missed"
+        return "likely kept" if level.room >= 0.0 else "likely missed"
 
     def is_kept(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO, so far or for sure, and not close to a limit."""
-        return self.goal == "capacity" and self.shown_state(level) in ("kept", "so far")
+        return self.goal == "capacity" and (level.state == "kept" or self.keeps_so_far(level))
 
     def keeps_so_far(self, level: SearchedLevel) -> bool:
         """Whether a level keeps the SLO with too few requests to show it, while higher levels may still do so."""

@@ -67,10 +67,8 @@ _VERDICTS = ("faster", "slower", "same", "likely faster", "likely slower", "unsu
 # What an SLO says about a level.
 SLO_SIGNS: dict[str, tuple[str, Code]] = {
     "kept": ("✓", "kept"), "missed": ("✖", "missed"), "unsure": ("?", "unknown"), "dip": ("!", "unknown"),
-    "so far": ("✓?", "unknown"), "just kept": ("✓?", "unknown"), "just missed": ("✖?", "unknown"),
+    "likely kept": ("✓?", "unknown"), "likely missed": ("✖?", "unknown"),
 }  # fmt: skip
-# What keeps or misses it with too few requests so far, or close to a limit.
-_LIKELY = {"so far", "just kept", "just missed"}
 KEPT = {True: "kept", False: "missed", None: "unsure"}
 
 
@@ -264,7 +262,7 @@ def sign_names(
     if search is not None and search.goal == "capacity":
         states = {search.shown_state(level) for level in search.levels}
     others = [*used]
-    if likely := " ".join(sorted({SLO_SIGNS[state][0] for state in states & _LIKELY})):
+    if likely := " ".join(SLO_SIGNS[state][0] for state in ("likely kept", "likely missed") if state in states):
         others.append((f"{likely} likely: few requests, or close to the limit", f"{likely} likely"))
     unsure = unsure_names(marks, judged, search)
     long, short = mark_names(marks._replace(past=None) if marks.doubted and unsure[0] else marks)

@@ -323,11 +323,11 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
     ("change", "left_out_flag", NO_CONTEXT | since(repeat_after=True, busy=True),
-     "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096, but no more "
-     "agents"),
+     "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096 (for "
+     "longer prompts, not for more agents)"),
     ("change", "left_out_flag", NO_CONTEXT,
-     "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096, but no more "
-     "agents"),
+     "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096 (for "
+     "longer prompts, not for more agents)"),
     ("surer", "surer_each", NO_CONTEXT | since(longer_command="swarmtui capacity"),
      "a surer search of each setting decides (some minutes each)"),
     ("change", "repeat_run", since(repeat_after=True, busy=True),

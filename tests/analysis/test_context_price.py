@@ -62,7 +62,7 @@ def test_an_advised_flag_that_was_left_out_is_the_first_thing_to_try() -> None:
 
 def test_after_the_flag_it_is_said_once_what_decides_if_nothing_is_decided() -> None:
     """A key in the app, a command in a shell; nothing after a change that is known to help."""
-    surer = "but no more agents; then {}a surer search of each setting decides (some minutes each){}"
+    surer = "not for more agents); then {}a surer search of each setting decides (some minutes each){}"
     for in_app, said in ((True, surer.format("press N: ", "")), (False, surer.format("", ": swarmtui capacity http"))):
         found = {}
         for agents in (26, 60):

@@ -8,7 +8,7 @@ from tests.cli.programs import SIM, Sandbox
 
 
 def mistakes_of(sandbox: Sandbox, *command: str) -> list[str]:
-    """The options and arguments that an invalid command line is told about, in that order."""
+    """Return the options and arguments that the errors of an invalid command line name, in their order."""
     done = sandbox.run(*command)
     assert done.code == 2 and not done.out, done
     assert not sandbox.sessions.exists() or not list(sandbox.sessions.iterdir())

@@ -339,7 +339,7 @@ def test_a_level_above_the_answer_that_had_few_requests_is_named(missed: bool) -
 
 
 def test_levels_close_to_the_limit_are_named_on_a_busy_host_too() -> None:
-    """What was missed then proves nothing, but what was kept by little is no answer for another reason."""
+    """A level that was missed then proves nothing; one that was kept by little is no answer for another reason."""
     near = SearchedLevel(c=12, visits=1, n=34, good=34, state="unsure", room=0.05, close=True)
     search = SearchState(goal="capacity", levels=(searched(11, "kept", 2), near, searched(16, "missed")))
     found = Capacity(slo="ttft_p90=2s", agents=11, low=11, high=15, next_c=16, alpha=0.2, visits=4, requests=99)

@@ -43,7 +43,7 @@ def test_rate_of_a_stream_does_not_contain_its_waiting_time(wait_s: float) -> No
 
 @pytest.mark.parametrize(("tokens", "rate"), [(2, None), (3, None), (4, 1000.0), (8, 1000.0)])
 def test_answers_of_a_few_tokens_have_no_rate(tokens: int, rate: float | None) -> None:
-    """Of all answers together and of a single stream: 80 in the last seconds, of a token per millisecond."""
+    """It holds for all answers together and for a single stream: 80 in the last seconds, a token per millisecond."""
     key, together, alone = (1, None), Throughput(), StreamTally(0)
     for task in range(80):
         at = 50_000_000 * (task + 1)

@@ -93,7 +93,7 @@ def test_a_level_that_is_close_to_a_limit_has_a_sign_of_its_own() -> None:
     differs = msgspec.structs.replace(near, kept_visits=1, missed_visits=1)
     missed = msgspec.structs.replace(near, room=-0.05)
     shown = [search.shown_state(one) for one in (*found, missed, differs)]
-    assert shown == ["kept", "just kept", "just missed", "unsure"]
+    assert shown == ["kept", "likely kept", "likely missed", "unsure"]
 
 
 def test_a_condition_below_its_share_has_a_sign() -> None:

@@ -673,7 +673,7 @@ async def test_a_row_of_a_level_comes_before_the_number_of_remarks(
 async def test_columns_are_explained_in_lines_that_levels_leave(
     size: tuple[int, int], explained: dict[int, bool]
 ) -> None:
-    """In a high terminal these lines do not come and go, whatever is remarked; in others remarks come first."""
+    """A high terminal keeps them in one place, whatever is remarked; in others remarks come first."""
     remark = Finding(code="coalesced_chunks", text="40 % of chunks were coalesced")
     places = set()
     for count, is_explained in explained.items():

@@ -99,14 +99,14 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     above = [level for level in above if level.state != "dip"]
     if facts.disturbed is not None:
         # What was missed proves nothing, and neither do the ends of the range.
-        above = [level for level in above if searched.shown_state(level) == "just kept"]
+        above = [level for level in above if searched.shown_state(level) == "likely kept"]
         if not above:
             return ""
     # One that is close to the limit, but above the range, is missed by what those below it tell.
     beyond = inf if facts.high is None else facts.high
     is_missed = [level.state == "missed" or (level.close and level.c > beyond) for level in above]
     missed = is_missed.index(True) if True in is_missed else len(above)
-    close = [level for level in above[:missed] if searched.shown_state(level) in ("just kept", "just missed")]
+    close = [level for level in above[:missed] if searched.shown_state(level) in ("likely kept", "likely missed")]
     past = [(level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[:missed] if level not in close]
     past += [
         (level.c, f"{level.c} missed{f' ({doubt_words(level)})' if level.close else ''}")

@@ -142,7 +142,7 @@ def level_rows(
     alphas = dict(zip(p_values, holm_alphas(list(p_values.values())), strict=True))
     judged = {key: judge(found, alpha=alphas.get(key, ALPHA)) for key, found in leading.items()}
     few = {key for key, levels in both.items() if any(level.n < _LIKELY_REQUESTS for level in levels)}
-    rough = {key for key, levels in both.items() if searched and any(_width(level) is None for level in levels)}
+    rough = {row.key for row in rows if searched and row.leads and None in row.half_widths}
     return tuple(
         _judged(
             row,

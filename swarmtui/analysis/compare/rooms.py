@@ -39,17 +39,15 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`room rose from 23 % to ≥50 % with 9 agents, from 3 % to 24 % with 11; repeats seldom differ by as much`
+        """`room 23 % → ≥50 % with 9 agents, 3 % → 24 % with 11; repeats seldom differ by as much`
 
         Levels that both missed say less, and are left out beside others.
         """
         known = list(zip(self.levels, self.before, self.after, strict=True))
         said = [one for one in known if max(one[1:]) > 0.0] or known
-        moves = (f"from {room_share(before)} to {room_share(after)} with {c}" for c, before, after in said)
-        first, *others = moves
+        first, *others = (f"{room_share(before)} → {room_share(after)} with {c}" for c, before, after in said)
         agents = "agent" if said[0][0] == 1 else "agents"
-        moved = "rose" if self.change > 0.0 else "fell"
-        return f"room {moved} {', '.join((f'{first} {agents}', *others))}; repeats seldom differ by as much"
+        return f"room {', '.join((f'{first} {agents}', *others))}; repeats seldom differ by as much"
 
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:

@@ -92,7 +92,7 @@ def history_view(
 
 
 def recent_columns(points: Sequence[HistoryPoint], t0_ns: int, columns: int, whole_session: bool) -> TimeColumns:
-    """Stretch the time so far to all columns; after a minute they show the last one, unless all is wanted."""
+    """Divide the time so far among all columns; after a minute they show the last one, unless all is wanted."""
     if not points:
         return TimeColumns([], 0.0, 0.0)
     start_ns = max(t0_ns, points[0].t_ns)

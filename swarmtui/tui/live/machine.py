@@ -294,7 +294,7 @@ def _sentence(versions: Sequence[str], width: int, style: str, *, whole: bool) -
 
 
 def _server(state: ServerState, slots: Slots | None) -> tuple[str, ...]:
-    """What the server does, from long to short."""
+    """Say what the server does, from long to short."""
     of, of_slots = ("", "") if slots is None else (f" of {count(slots.total)}", f" of {count(slots.total)} slots")
     long, short = (_server_parts(state, text) for text in (of_slots, of))
     ends = range(len(long), 0, -1)
