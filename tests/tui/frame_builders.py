@@ -20,8 +20,9 @@ from swarmtui.model.endpoint import Endpoint
 from swarmtui.model.plan import Plan
 from swarmtui.model.record import Waterfall
 from swarmtui.model.session import ClientInfo, Session, Spread
-from swarmtui.model.telemetry import Gpu, QualityLine, Telemetry
+from swarmtui.model.telemetry import DiscoveredServer, Gpu, QualityLine, Telemetry
 from swarmtui.model.worker_protocol import StreamRow, TextTail
+from swarmtui.report.table import Table
 from swarmtui.tui.app import SwarmApp
 from swarmtui.tui.baseline import Baseline
 from swarmtui.tui.frame_source import LiveSource
@@ -153,3 +154,23 @@ def ended_app(last: Frame) -> SwarmApp:
     for message in (hello(), last, Ended("done", "", "/nowhere")):
         source.live.apply(message)
     return SwarmApp(source=source)
+
+
+def found_server(slots: int, context: int | None = None) -> DiscoveredServer:
+    flags = {"parallel": str(slots), "flash-attn": "true"}
+    return DiscoveredServer(
+        url="http://127.0.0.1:1", engine="llama.cpp", models=("tiny",), slots=slots, context=context, flags=flags, pid=7
+    )
+
+
+def model_of(seen: Frame, session: Session | None = None) -> LiveModel:
+    live = LiveModel()
+    live.apply(hello())
+    live.session = session or live.session
+    live.apply(seen)
+    return live
+
+
+def cells(table: Table) -> dict[str, str]:
+    """Return the first row by column id."""
+    return {column.id: cell.text for column, cell in zip(table.columns, table.rows[0], strict=True)}

@@ -22,9 +22,9 @@ from swarmtui.tui.live.now import now_view
 from swarmtui.tui.live.quality import quality_lines
 from tests.analysis.level_builders import level
 from tests.tui.conftest import Until
-from tests.tui.frame_builders import RecordingSource, frame, live_data
+from tests.tui.frame_builders import RecordingSource, frame, live_data, model_of
 from tests.tui.screen_text import TOUCHING, screen_text, text_of
-from tests.tui.test_views import figures, model_of
+from tests.tui.test_views import figures
 
 
 def test_the_first_token_is_always_the_median_and_the_percentile_that_the_slo_limits_stands_beside_it() -> None:
