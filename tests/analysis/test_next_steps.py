@@ -10,8 +10,9 @@ import pytest
 
 from swarmtui.analysis.answer.answer import answer, next_steps
 from swarmtui.analysis.answer.commands import command_again
-from swarmtui.analysis.answer.facts import AnswerFacts
+from swarmtui.analysis.answer.facts import AnswerFacts, Missed
 from swarmtui.analysis.answer.slots import add_slots
+from swarmtui.analysis.answer.table import rows_said
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, goodput, parse_slo
 from swarmtui.model.answer import NextStep
@@ -143,8 +144,8 @@ SEARCHED = AnswerFacts(levels=4, slots=4, agents=4, c=8, slo="a first token with
 @pytest.mark.parametrize(
     ("second", "half_width", "is_flat"),
     [
-        (780.0, None, True), (760.0, 0.001, True), (740.0, 0.001, False), (740.0, 0.06, True), (820.0, 0.01, True),
-        (600.0, None, False), (740.0, 0.3, False),
+        (780.0, None, True), (760.0, 0.001, True), (740.0, 0.001, True), (710.0, 0.001, False), (710.0, 0.1, True),
+        (820.0, 0.01, True), (600.0, None, False), (740.0, 0.3, False),
     ],
 )  # fmt: skip
 def test_throughput_that_does_not_grow_within_its_half_width_is_used_up(
@@ -209,6 +210,23 @@ def test_two_slots_say_what_four_bring_if_the_total_does_not_grow() -> None:
         "the total does not grow and memory allows it)"
     )
     assert step.forecast is not None and step.forecast.agents_high is None
+
+
+def test_slots_are_not_advised_where_two_requests_at_once_bring_hardly_more_than_one() -> None:
+    """On a real server with 12 to 18 agents, four slots had no more of them, and each wrote half as fast."""
+    made = two_slots((1, 903.0, 1140.0), (2, 959.0, 550.0), (12, 879.0, 492.0), (19, 682.0, 381.0))
+    missed = Missed(text="ttft", required=0.9, good=0, n=10, figure="ttft", limit=2.0, percentile=90)
+    searched = AnswerFacts(levels=4, slots=2, agents=12, high=18, c=19, slo="", missed=missed)
+    facts = add_slots(searched, made, parse_slo(DEFAULT_SLO))
+    (step,) = next_steps(facts)
+    assert (step.code, step.sentence) == (
+        "throughput",
+        "a smaller model, or weights of fewer bits: the server gives hardly more than 959 tok/s in total, so that "
+        "more slots have no more agents",
+    )
+    assert rows_said("limit", facts)[0].text(facts) == (
+        "both slots are taken, and the output hardly grows with more at once (903 tok/s with 1 agent, 959 with 2)"
+    )
 
 
 def test_tensor_parallel_size_that_does_not_divide_the_heads() -> None:

@@ -104,7 +104,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     ends that, or the KV cache (`kv_limit`). `shared_stream` is what each agent gets with them if the total stays
     `full_tps`, and `shared_agents` how many there are then; `full_tps` is that of the capacity or the best level if it
     takes all slots, else of the first that does, as is `full_stream`. `flat` are two levels, each with its tok/s in
-    total, between which that does not grow: the second one takes all slots, or is the last that was measured.
+    total, between which that hardly grows: the second one takes all slots, or is the last that was measured.
+    `slots_no_help`: for that reason more slots are predicted to have no more agents than the range has.
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV
     cache (contexts that fit); `eager` is a flag that keeps the server from using CUDA graphs.
@@ -166,6 +167,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     more_agents: int | None = None
     more_tps: float | None = None
     more_stream: float | None = None
+    slots_no_help: bool = False
     shared_stream: float | None = None
     shared_agents: int | None = None
     full_tps: float | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, hypot
+from math import floor, hypot, inf
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,10 +22,30 @@ from swarmtui.numbers import percent, short, signed_percent
 
 # A prediction for more slots goes up to this multiple of those that were measured.
 _MORE_SLOTS = 2
-# Two levels tell whether the throughput grows if the higher one has this many times the requests at once, and if the
+# Two levels tell how the throughput grows if the higher one has this many times the requests at once, and if the
 # growth is known to this part of that of the requests.
 _APART = 1.5
 _KNOWN = 0.25
+
+
+class _Growth(NamedTuple):
+    """Two levels up to the slots, whose growth of tok/s is known within `width`; `at_once` runs at the `last` one."""
+
+    first: Level
+    last: Level
+    at_once: int
+    width: float
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the tok/s do not grow, or so little that twice the requests at once add next to nothing.
+
+        The time of a step is a + c·b with b requests.
+        """
+        few, many = self.first.c / (self.first.headline_tps or inf), self.at_once / (self.last.headline_tps or inf)
+        c = (many - few) / (self.at_once - self.first.c)
+        twice = many + c * self.at_once
+        return self.at_once / many <= (1.0 + self.width) * self.first.c / few or 2.0 * many <= (1.0 + MIN_GAIN) * twice
 
 
 def add_slots(facts: AnswerFacts, summary: Summary, slo: Slo | None) -> AnswerFacts:
@@ -32,11 +53,15 @@ def add_slots(facts: AnswerFacts, summary: Summary, slo: Slo | None) -> AnswerFa
     if not facts.levels or facts.open_loop is not None:
         return facts
     scaling, kv = summary.scaling or Scaling(), session_kv(summary)
+    growth = _growth(_rated(summary.levels), scaling.slots, facts.c)
+    flat = growth if growth is not None and growth.is_flat else None
     facts = msgspec.structs.replace(
         facts,
         queue_evidence=_queue_evidence(summary.levels, scaling),
         kv_fits=floor(kv.predicted) if kv is not None and kv.predicted is not None else None,
-        flat=_flat(_rated(summary.levels), scaling.slots, facts.c),
+        flat=(flat.first.c, flat.first.headline_tps or 0.0, flat.last.c, flat.last.headline_tps or 0.0)
+        if flat
+        else None,
     )
     slots = scaling.reported_slots
     if slots is None:
@@ -50,10 +75,10 @@ def _rated(levels: Sequence[Level]) -> list[Level]:
     return sorted((level for level in levels if level.has_complete_run and level.headline_tps), key=lambda x: x.c)
 
 
-def _flat(levels: Sequence[Level], slots: Slots | None, c: int | None) -> tuple[int, float, int, float] | None:
-    """Return two levels between which the throughput does not grow, although the server runs more requests at once.
+def _growth(levels: Sequence[Level], slots: Slots | None, c: int | None) -> _Growth | None:
+    """Return how the throughput grows with the requests that the server runs at once; null if that is not known.
 
-    The higher one is the first that takes all slots, or the level `c` at which something ends, if that is lower.
+    The higher level is the first that takes all slots, or the level `c` at which something ends, if that is lower.
     """
     total = slots.total if slots is not None else None
     ends = [level.c for level in levels if level.c in (c, total) or (total is not None and level.c > total)]
@@ -63,13 +88,10 @@ def _flat(levels: Sequence[Level], slots: Slots | None, c: int | None) -> tuple[
     last = below[-1]
     at_once = last.c if total is None else min(last.c, total)
     first = next((level for level in reversed(below) if level.c * _APART <= at_once), None)
-    gain = ratio(last.headline_tps, first.headline_tps) if first is not None else None
-    if first is None or gain is None:
+    if first is None:
         return None
     width = hypot(first.half_width or 0.0, last.half_width or 0.0)
-    if gain - 1.0 > max(width, MIN_GAIN) or width > _KNOWN * (at_once / first.c - 1.0):
-        return None
-    return first.c, first.headline_tps or 0.0, last.c, last.headline_tps or 0.0
+    return _Growth(first, last, at_once, width) if width <= _KNOWN * (at_once / first.c - 1.0) else None
 
 
 def _queue_evidence(levels: Sequence[Level], scaling: Scaling) -> str | None:
@@ -139,9 +161,11 @@ def _add_more(
         longer = (a + c * more) / (a + c * per)
     else:
         return facts
+    more_agents = _agents_with(facts, slots, more, longer)
     return msgspec.structs.replace(
         facts,
-        more_agents=_agents_with(facts, slots, more, longer),
+        more_agents=more_agents,
+        slots_no_help=judged and bool(facts.agents) and facts.flat is not None and more_agents is None,
         more_tps=None if judged else more / per / longer - 1.0,
         more_stream=stream / longer if stream is not None else None,
     )

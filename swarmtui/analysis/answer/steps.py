@@ -121,6 +121,8 @@ def _queue_text(facts: AnswerFacts) -> str:
 def _used_up(facts: AnswerFacts) -> bool:
     """Whether agents are too slow, or would be with more slots, while the server gives no more in total."""
     if facts.missed is not None and not waits(facts):
+        return not empty_missed(facts)
+    if facts.slots_no_help:
         return True
     return _more_slots_help(facts) and facts.more_slots is None and facts.rate_limit is not None
 
@@ -131,6 +133,8 @@ def _used_up_text(facts: AnswerFacts) -> str:
     then = ""
     if waits(facts) and facts.rate_limit is not None:
         then = f", and with more slots agents would get less than {short(facts.rate_limit)} each"
+    elif facts.slots_no_help:
+        then = ", so that more slots have no more agents"
     return f"a smaller model, or weights of fewer bits: {total}{then}"
 
 
@@ -224,7 +228,8 @@ STEPS = (
         "step serves more requests",
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
-        lambda f: _more_slots_help(f) and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None)),
+        lambda f: _more_slots_help(f)
+        and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None and not f.slots_no_help)),
         _more_slots_text, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "queue", ("slots",),
         lambda f: _more_slots_help(f)

@@ -161,6 +161,10 @@ def _slots_text(facts: AnswerFacts) -> str:
     assert facts.slots is not None
     slots = {1: "the only slot", 2: "both slots"}.get(facts.slots, f"all {facts.slots} slots")
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
+    if facts.flat is not None:
+        fewer, before, more, after = facts.flat
+        grown = f"{rate(before)} tok/s with {agents(fewer)}, {rate(after)} with {more}"
+        return f"{taken}, and the output hardly grows with more at once ({grown})"
     if facts.kv_use is not None:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
     # The number of contexts is not said: an agent that waits for a slot has none.
