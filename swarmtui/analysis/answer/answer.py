@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from math import inf
 from typing import Literal
 
@@ -13,7 +14,7 @@ from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts, capacity_facts,
 from swarmtui.analysis.answer.rows import agents
 from swarmtui.analysis.answer.slots import add_slots
 from swarmtui.analysis.answer.table import rows_said
-from swarmtui.analysis.capacity.words import doubt_words, visit_counts
+from swarmtui.analysis.capacity.words import doubt_words, room_share, visit_counts
 from swarmtui.analysis.levels.stats import ratio
 from swarmtui.analysis.limits.slo import Slo
 from swarmtui.analysis.speed_of_light.limits import fp8_kv_gain, level_limit
@@ -34,7 +35,7 @@ def answer(summary: Summary, slo: Slo | None, slo_text: str, counters: Mapping[i
         agents=facts.agents,
         low=facts.low,
         high=facts.high,
-        missed_c=facts.c if facts.agents is not None else None,
+        missed_c=facts.past_c if facts.agents is not None else None,
         slo=slo_text if facts.agents is not None else "",
         confidence=facts.sure if facts.agents is not None else None,
         best_c=facts.best_c,
@@ -78,8 +79,10 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
         said = f"not known: {seen}" if row.code in _DISTURBANCES else f"likely: {seen}, and {row.text(facts)}"
         return AnswerSentence(code="not_known", sentence=said)
     level = search.level(facts.c) if search is not None else None
-    within = facts.high is None or (facts.c or 0) <= facts.high or (level is not None and level.close)
-    possible = facts.agents is not None and within and (level is None or level.state != "missed")
+    within = facts.high is None or (facts.c or 0) <= facts.high
+    # By how little a level close to the limit missed it is said of the range.
+    open_ = level is None or (level.state != "missed" and (level.differs or not level.close))
+    possible = facts.agents is not None and within and open_
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     return AnswerSentence(code=row.code, sentence=f"{at} {missed[0].text(facts)}: {row.text(facts)}")
@@ -89,8 +92,8 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     """Say which levels the number rests on; empty where none is kept, or where they prove nothing.
 
     `18 kept (confirmed), 20 kept once, missed once (12 of 20, then 19 of 19 requests), 22 missed, 19 and 21 not tried`:
-    the range ends below 22. `25 kept (confirmed), 32 missed; 28 and 30 are too close to the limit to count: …`: the
-    range allows for another minute.
+    the range ends below 22. `25 kept (confirmed), 28 and 30 kept with only 3–9 % to spare, 32 missed by 6 %, 40 missed;
+    runs differ by up to 15 %: 26 to 36 may go either way`: the range allows for another minute.
     """
     if not facts.agents:
         return ""
@@ -105,30 +108,45 @@ def _border(facts: AnswerFacts, search: SearchState | None) -> str:
     # One that is close to the limit, but above the range, is missed by what those below it tell.
     beyond = inf if facts.high is None else facts.high
     is_missed = [level.state == "missed" or (level.close and level.c > beyond) for level in above]
-    missed = is_missed.index(True) if True in is_missed else len(above)
-    close = [level for level in above[:missed] if searched.shown_state(level) in ("likely kept", "likely missed")]
-    past = [(level.c, f"{level.c} {_past_words(level, facts.c)}") for level in above[:missed] if level not in close]
-    past += [
-        (level.c, f"{level.c} missed{f' ({doubt_words(level)})' if level.close else ''}")
-        for level in above[missed : missed + 1]
-    ]
-    if not past and not close and facts.c is not None and facts.disturbed is None:
-        past = [(facts.c, f"{facts.c} missed")]
-    parts = [_kept_words(facts.agents, searched), *(words for _, words in past)]
-    levels = [] if close else [facts.agents, *(c for c, _ in past)]
+    above = above[: is_missed.index(True) + 1 if True in is_missed else len(above)]
+    parts = [_kept_words(facts.agents, searched)]
+    for verdict, alike in groupby(above, partial(_verdict_words, searched, facts)):
+        same = [*alike]
+        rooms = [abs(level.room or 0.0) for level in same]
+        parts.append(f"{_listed(same)} {verdict.format(_share_range(min(rooms), max(rooms)))}")
+    close = any(searched.shown_state(one) in ("likely kept", "likely missed") for one in above if one.c <= beyond)
+    if not above and facts.c is not None and facts.disturbed is None:
+        parts.append(f"{facts.c} missed")
+    levels = [] if close else [facts.agents, *(level.c for level in above)]
     gaps = [_gap_words(low + 1, high - 1) for low, high in pairwise(levels) if low + 1 < high]
     verdicts = ", ".join([*parts, *([f"{' and '.join(gaps)} not tried"] if gaps else [])])
-    are = "is" if len(close) == 1 else "are"
-    near = f"{_listed(close)} {are} too close to the limit to count" if close else ""
-    is_open = facts.high is not None and facts.high > facts.agents
-    why = f"{facts.varies}{f', so up to {facts.high} may keep it' if is_open else ''}" if facts.varies else ""
-    return "; ".join(filter(None, (verdicts, ": ".join(filter(None, (near, why))))))
+    either = ""
+    if facts.high is not None and facts.high > facts.agents:
+        either = f": {_gap_words((facts.low or facts.agents) + 1, facts.high)} may go either way"
+    return "; ".join(filter(None, (verdicts, f"{facts.varies}{either}" if facts.varies else "")))
 
 
 def _listed(levels: Sequence[SearchedLevel]) -> str:
     """`12`, `12 and 13`, or `12, 13 and 16`"""
     *others, last = (str(level.c) for level in levels)
     return " and ".join(filter(None, (", ".join(others), last)))
+
+
+def _share_range(low: float, high: float) -> str:
+    """`3–15 %`"""
+    least, most = room_share(low), room_share(high)
+    return most if least == most else f"{least.removesuffix(' %')}–{most}"
+
+
+def _verdict_words(search: SearchState, facts: AnswerFacts, level: SearchedLevel) -> str:
+    """Say what is known of a level above the answer; by which share it is close to a limit stands for {}."""
+    beyond = facts.high is not None and level.c > facts.high
+    if level.state == "missed" or (level.close and beyond):
+        return "missed by {}" if level.close and level.room is not None and level.room < 0.0 else "missed"
+    state = search.shown_state(level)
+    if state == "likely kept" and level.room is not None:
+        return "kept with only {} to spare"
+    return "missed by {}" if state == "likely missed" else _past_words(level, facts.c)
 
 
 def _past_words(level: SearchedLevel, first: int | None) -> str:
@@ -153,7 +171,7 @@ def _kept_words(c: int, search: SearchState) -> str:
         return f"{c} kept"
     above = next((one for one in search.levels if one.c > c and not one.cut and (one.room or 0.0) > 0.0), None)
     if level.cut and level.visits == 1 and above is not None:
-        return f"{c} kept, as {above.c} was in {above.good} of {above.n}"
+        return f"{c} kept (few requests; {above.good} of {above.n} at {above.c})"
     if level.state == "unsure" and level.differs:
         return f"{c} {doubt_words(level)}{_visit_words(level)}"
     sure = "confirmed" if level.state == "kept" else "not sure yet"

@@ -87,6 +87,8 @@ class Missed(Stored, frozen=True, kw_only=True):
 class AnswerFacts(Stored, frozen=True, kw_only=True):
     """The facts of a session. `c` is the level at which something ends: the first missed one, or the cliff.
 
+    What was missed there by little may be kept in another minute: `past_c` is the first level of which that is not so.
+
     `c_before` is the highest level before a cliff, `gain` and `wait` are what `c` adds to it. The range `low` to `high`
     of `agents` is sure by `sure` at each end, unless there are `doubts` about the measurement. `disturbed` is what made
     the server look slower: then missed levels prove nothing, unless by far; without one of these, `high` is null.
@@ -134,6 +136,7 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     best_half_width: float | None = None
     grows: bool | None = None
     c: int | None = None
+    past_c: int | None = None
     missed: Missed | None = None
     c_before: int | None = None
     gain: float | None = None
@@ -307,16 +310,15 @@ def _add_range(facts: AnswerFacts, summary: Summary, slo: Slo) -> AnswerFacts:
     agents, low = found.agents, found.low
     if high is None and (proven := _proven(found, summary, disturbed=facts.disturbed is not None)):
         agents = low = proven
-    # What misses it by little may be kept in another minute: then the first level that does not is the reason.
     searched = summary.search.levels if summary.search and summary.search.goal == "capacity" else ()
     sure = {level.c for level in searched if level.state == "missed"}
     past = [one.c for one in summary.goodput if one.c > (agents or 0) and (one.c in sure or one.c > (high or one.c))]
-    c = found.c if high is None else min(past, default=found.c)
-    missed = next((level for level in summary.goodput if level.c == c), None)
+    missed = next((level for level in summary.goodput if level.c == found.c), None)
     return msgspec.structs.replace(
         facts,
         slo=found.slo, searched=found.searched, agents=agents, low=low, sure=found.sure, high=high, varies=found.varies,
-        c=c, missed=_missed(missed, slo, summary.levels) if missed else None,
+        c=found.c, past_c=found.c if high is None else min(past, default=found.c),
+        missed=_missed(missed, slo, summary.levels) if missed else None,
     )  # fmt: skip
 
 

@@ -76,8 +76,7 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
     if wider == (low, high) and all(one.kept is None for one in judged if one.near):
         return low, high, ()
     varies = percent(-expm1(-margins.needed(ANOTHER_MINUTE)))  # of a limit, as the room of levels is
-    text = f"room differs by up to {varies} between runs"
-    return *wider, (Finding(code="runs_vary", text=text),)
+    return *wider, (Finding(code="runs_vary", text=f"runs differ by up to {varies}"),)
 
 
 def _far_missed(judged: Sequence[JudgedLevel], levels: Sequence[Level], agents: int) -> int | None:
