@@ -20,8 +20,8 @@ from swarmtui.text import count_noun
 _NO_CHANGE = ("quiet_host", "client_limit", "measure_again", "unsure_search", "slots_tried", "repeat_run")
 # Steps whose command is a flag of the server.
 _FLAGS = (
-    "more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "faster_before", "narrow_kv",
-    "left_out_flag",
+    "more_slots_agents", "more_slots_tps", "more_slots", "slots_back", "go_back", "keep_context", "faster_before",
+    "narrow_kv", "left_out_flag",
 )  # fmt: skip
 # The keys of the app that do what a step says.
 _KEYS = {"repeat_run": "R", "server_changed": "R", "unsure_search": "N", "longer_search": "N", "longer_searches": "N"}

@@ -46,7 +46,7 @@ _MEANINGS = {
     "change": "compared with the baseline",
     "ttft": "time to the first token (median)",
     "ttft_p90": "its 90th percentile, of 29 requests or more",
-    "room": "left to the nearest limit of the SLO, as a share of it; below 0 % it was missed",
+    "room": "what is left to the nearest limit of the SLO, as a share of it; below 0 % it was missed",
     "tpot": "time between tokens of one answer (mean)",
     "e2e": "time to the end of an answer (median)",
     "passed": "answers that passed their check",
@@ -93,7 +93,7 @@ def level_table(
     has the columns from the start that later levels may fill, others only those with a value.
     `slo` has the requests that met the SLO by load, which take the place of the number of requests. `over` has what
     stands for a TTFT that is not known, by load: see `first_tokens_over`. Of a `search` for the capacity, which visits
-    levels with few requests, the room to the limit takes the place of the p90. `judged` says which are not decided.
+    levels with few requests, what is left to the limit takes the place of the p90. `judged` says which are not decided.
     """
     is_open = is_open_loop((*levels, *provisional))
     columns = _main_columns(levels, tasks, baseline, is_open)
@@ -110,7 +110,7 @@ def level_table(
         columns = [met if column.id == "n" else column for column in columns]
     if search is not None and search.goal == "capacity":
         rooms = {float(one.c): one.room for one in search.levels}
-        room: Column[Level] = Column("room", "room", lambda level: rooms.get(level.offered_load), room_share)
+        room: Column[Level] = Column("room", "spare", lambda level: rooms.get(level.offered_load), room_share)
         columns = [room if column.id == "ttft_p90" else column for column in columns]
     if levels and not growing:
         columns = [column for column in columns if any(column.cell(level).code != "missing" for level in levels)]

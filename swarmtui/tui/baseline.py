@@ -136,7 +136,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False, not
     """Say in one sentence whether a change helped; without a pair, `notice` says how the flags differ.
 
     The doubts about a `doubtful` session are said beside it, and not repeated, nor is what to do next. `notes` name
-    what else is beside it: the context, since when, disturbed levels, and sessions that are left out.
+    what else is beside it: the context, since when, slots that share the output, disturbed levels, and sessions that
+    are left out.
     """
     if pair is None:
         return notice
@@ -148,8 +149,8 @@ def compared_text(pair: Pair | None, notice: str, *, doubtful: bool = False, not
         said = pair.agents.claim(doubted=True) if pair.agents else pair.throughput
     since = f" since the run of {pair.since}" if pair.since and notes else ""
     change = f"{SIGNS[pair_code(pair)]} {said} ({describe_changes(pair, context=notes)}{since})"
-    machine = [note.text for note in pair.notes if note.code in ("machine_changed", "disturbed_level")]
-    return sanitize("; ".join(filter(None, (change, *machine, pair.left_out) if notes else (change,))))
+    beside = [note.text for note in pair.notes if note.code in ("same_output", "machine_changed", "disturbed_level")]
+    return sanitize("; ".join(filter(None, (change, *beside, pair.left_out) if notes else (change,))))
 
 
 def record_effect(directory: Path, baseline: str = "") -> str:

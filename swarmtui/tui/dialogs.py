@@ -239,7 +239,7 @@ _CHANGE_SIGNS: tuple[tuple[str, str], ...] = (
     (
         "8 → 12 agents",
         "compared by how far repeats of one search end from each other: about a sixth of the agents, a tenth after a "
-        "longer search; or by how far the levels of both are from the limit (room): then the ranges, which say where "
+        "longer search; or by how far the levels of both are from the limit: then the ranges, which say where "
         "the limit may be, can overlap",
     ),
 )
@@ -294,7 +294,7 @@ _FIGURES: tuple[tuple[str, str, str, tuple[int, ...]], ...] = (
     ("ttft", "TTFT", "time to first token: first content, reasoning or tool delta - request sent; not the role chunk; "
      "median, with “(10 s)” and “now” of the last 10 s", (1, 2, 4, 5)),
     ("ttft_p90", "p90", "the TTFT that 90 % of the requests of a level had at most; of 29 requests or more", (4,)),
-    ("room", "room", "in a search for the number of agents: what is left to the nearest limit of the SLO, 27 % with a "
+    ("room", "spare", "in a search for the number of agents: what is left to the nearest limit of the SLO, 27 % with a "
      "first token after 1.46 s of 2 s; below 0 % it was missed; tok/s count as time per token", (4,)),
     ("tpot e2e", "TPOT, e2e", "time between tokens of one answer (mean); time to the end of an answer (median)", (4,)),
     ("send_delay", "send delay", "how much later than planned requests were sent: p99 or maximum", (4,)),

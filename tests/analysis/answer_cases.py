@@ -341,6 +341,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("change", "repeat_older", since(repeat_before=True, before=""), "repeat the earlier run (about 60 s)"),
     ("change", "go_back", since(decided=True, worse=True, had=(13, 8)),
      "go back to --parallel 2: it had 13 agents instead of 8"),
+    ("change", "keep_context", NO_CONTEXT | since(same=True, had=(12, 12), context=(8192, 4096)),
+     "go back to --parallel 2: as many agents, with 8,192 tokens of context each instead of 4,096"),
     ("change", "meanwhile", since(answers_s=(1.37, 1.9), longer_command="swarmtui capacity"),
      "a surer search of each setting decides (some minutes each); until then use --parallel 2, as a whole answer takes "
      "1.37 s instead of 1.90 s"),

@@ -39,12 +39,12 @@ def answered(agents: int, high: int | None, disturbed: str = "") -> Answer:
 def test_levels_of_both_searches_show_what_the_numbers_do_not() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(11, 17), rooms=rooms)
-    assert found is not None and found.sentence() == "likely more agents: 9 → 11"
-    rooms_said = "room 23 % → ≥50 % with 9 agents, 3 % → 24 % with 11"
+    assert found is not None and found.sentence() == "likely more agents: 9 (9–12) → 11 (11–17)"
+    rooms_said = "23 % → ≥50 % to spare with 9 agents, 3 % → 24 % with 11"
     assert found.why == f"{rooms_said}; repeats seldom differ by as much"
     back = compare_agents(answered(11, 17), answered(9, 12), rooms=room_change(searched(AFTER), searched(BEFORE)))
     assert back is not None and back.word == "fewer agents"
-    assert back.why.startswith("room ≥50 % → 23 % with 9 agents, 24 % → 3 % with 11")
+    assert back.why.startswith("≥50 % → 23 % to spare with 9 agents, 24 % → 3 % with 11")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_equal_numbers_are_not_the_same_if_their_levels_changed() -> None:
     rooms = room_change(searched(BEFORE), searched(AFTER))
     found = compare_agents(answered(9, 12), answered(9, 17), rooms=rooms)
     assert found is not None and found.sentence() == "not sure yet: 9 (9–12) → 9 (9–17)"
-    assert found.why.startswith("room 23 % → ≥50 % with 9 agents, ")
+    assert found.why.startswith("23 % → ≥50 % to spare with 9 agents, ")
     still = compare_agents(answered(9, 12), answered(9, 17), rooms=room_change(searched(BEFORE), searched(BEFORE)))
     assert still is not None and still.word == "same"
 
@@ -118,5 +118,5 @@ def test_a_comparison_says_at_which_levels_it_was_decided() -> None:
     )
     pair = compare_pair(*sides)
     lines = {line.name: line.text for line in answer_lines(pair)}
-    assert lines["Agents"] == "likely more agents: 9 → 11" and pair_code(pair) == "likely faster"
-    assert lines["How sure"].startswith("room 23 % → ≥50 % with 9 agents, ")
+    assert lines["Agents"] == "likely more agents: 9 (9–12) → 11 (11–17)" and pair_code(pair) == "likely faster"
+    assert lines["How sure"].startswith("23 % → ≥50 % to spare with 9 agents, ")

@@ -67,6 +67,19 @@ def _is_faster_before(facts: AnswerFacts) -> bool:
     return before < after
 
 
+def _costs_context(facts: AnswerFacts) -> bool:
+    """Whether a change has as many agents, whose requests have less context, and nothing is known to be better."""
+    found = _change(facts)
+    return found.same and found.context is not None and found.answers_s is None and bool(found.before)
+
+
+def _keep_context(facts: AnswerFacts) -> str:
+    found = _change(facts)
+    assert found.context is not None
+    before, now = found.context
+    return f"go back to {found.before}: as many agents, with {before:,} tokens of context each instead of {now:,}"
+
+
 def _either(facts: AnswerFacts) -> str:
     """Leave the choice to the user: neither is known to be better."""
     found = _change(facts)
@@ -77,7 +90,9 @@ def _either(facts: AnswerFacts) -> str:
 def _adds_flag(facts: AnswerFacts) -> bool:
     """Whether the server is kept, so that a flag which was left out has to be added before anything else."""
     found = facts.change
-    return found is None or not (found.worse or (_no_difference(facts) and _is_faster_before(facts)))
+    if found is None:
+        return True
+    return not (found.worse or _costs_context(facts) or (_no_difference(facts) and _is_faster_before(facts)))
 
 
 def _left_out_text(facts: AnswerFacts) -> str:
@@ -101,6 +116,7 @@ DECIDING = (
     AnswerRow("change", "go_back", ("change",), lambda f: _change(f).worse and bool(_change(f).before),
         lambda f: f"go back to {_change(f).before}: it had {_change(f).had[0]} agents instead of {_change(f).had[1]}",
         lambda f: _change(f).before),
+    AnswerRow("change", "keep_context", ("change",), _costs_context, _keep_context, lambda f: _change(f).before),
     AnswerRow("change", "meanwhile", ("change",), lambda f: _is_open(f) and _change(f).answers_s is not None
         and bool(_change(f).longer_command),
         lambda f: f"a surer search of each setting decides (some minutes each); until then use {_better_side(f)}",

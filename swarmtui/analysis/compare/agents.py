@@ -168,7 +168,7 @@ def compare_agents(
         word="same" if reason == "equal" else moved if claims else "not sure yet",
         before=a.agents,
         after=b.agents,
-        detail=between.format(*(side.text(ranges=not claims) for side in (a, b))),
+        detail=between.format(*(side.text(ranges=not claims or reason == "same_levels") for side in (a, b))),
         confidence=min(known) if known and claims else None,
         numbers=(_number(a), _number(b)),
         reason=reason,

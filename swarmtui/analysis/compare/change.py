@@ -31,10 +31,11 @@ class ServerChange(Stored, frozen=True, kw_only=True):
 
     `before` and `after` are the flags that changed, empty if one is not known. `had` are the agents of both. A change
     that is `decided` is one, which may be `worse`; `same` is none, and one that is `alike` is of one agent at most,
-    between searches that end near each other. With `no_limit` neither side has an upper end. `answers_s` are the times
-    of whole answers with as many agents, null if they are about the same. `repeat_before` and `repeat_after`: this one
-    is in doubt, `busy`: as the host was. A search takes `search_s`; `command` repeats the newer one, `older_command`
-    the older one, of an `embedded` simulator with its flags, and `longer_command` makes a surer one, empty if both are.
+    between searches that end near each other. With `no_limit` neither side has an upper end. `context` are the tokens
+    of a request, if they fell. `answers_s` are the times of whole answers with as many agents, null if they are about
+    the same. `repeat_before` and `repeat_after`: this one is in doubt, `busy`: as the host was. A search takes
+    `search_s`; `command` repeats the newer one, `older_command` the older one, of an `embedded` simulator with its
+    flags, and `longer_command` makes a surer one, empty if both are.
     """
 
     before: str = ""
@@ -45,6 +46,7 @@ class ServerChange(Stored, frozen=True, kw_only=True):
     same: bool = False
     alike: bool = False
     no_limit: bool = False
+    context: tuple[int, int] | None = None
     answers_s: tuple[float, float] | None = None
     repeat_before: bool = False
     repeat_after: bool = False
@@ -93,6 +95,7 @@ def server_change(
     had = (found.before, found.after)
     if swapped:
         had = had[::-1]
+    context = context_change(server_differences(older, newer), flags)
     unsure = any(one.answer is not None and (one.answer.confidence or 1.0) < SURE for one in (older, newer))
     return ServerChange(
         before=before,
@@ -103,6 +106,7 @@ def server_change(
         same=found.word == "same",
         alike=abs(found.after - found.before) <= 1 and (found.repeats or 0) <= max(2.0, _NEAR * min(had)),
         no_limit=found.reason == "no_limit",
+        context=context if context and context[1] < context[0] else None,
         answers_s=answers_s[::-1] if swapped and answers_s else answers_s,
         repeat_before=bool(doubts_of(older)),
         repeat_after=bool(doubts_of(newer)),

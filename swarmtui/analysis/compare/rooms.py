@@ -15,6 +15,7 @@ from swarmtui.analysis.capacity.margins import LEAST_ROOM, MOST_ROOM, usual_spre
 from swarmtui.analysis.capacity.words import room_share
 from swarmtui.analysis.compare.distributions import t_quantile
 from swarmtui.model.findings import SearchState
+from swarmtui.text import count_noun
 
 # What minutes add to the difference of two searches, as a share of what visits differ by.
 _MINUTES = 0.5
@@ -39,15 +40,15 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`room 23 % → ≥50 % with 9 agents, 3 % → 24 % with 11; repeats seldom differ by as much`
+        """`23 % → ≥50 % to spare with 9 agents, 3 % → 24 % with 11; repeats seldom differ by as much`
 
         Levels that both missed say less, and are left out beside others.
         """
         known = list(zip(self.levels, self.before, self.after, strict=True))
         said = [one for one in known if max(one[1:]) > 0.0] or known
-        first, *others = (f"{room_share(before)} → {room_share(after)} with {c}" for c, before, after in said)
-        agents = "agent" if said[0][0] == 1 else "agents"
-        return f"room {', '.join((f'{first} {agents}', *others))}; repeats seldom differ by as much"
+        (c, was, now), *others = ((c, room_share(before), room_share(after)) for c, before, after in said)
+        beside = "".join(f", {before} → {after} with {c}" for c, before, after in others)
+        return f"{was} → {now} to spare with {count_noun(c, 'agent')}{beside}; repeats seldom differ by as much"
 
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:
