@@ -264,7 +264,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "--parallel 8: up to 24 agents, each writes about 108 tok/s instead of 215 (prediction, if the total does not "
      "grow)"),
     ("next", "more_slots",
-     AT_SLOTS | BUSY | FULL | FLAT | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
+     AT_SLOTS | BUSY | FULL | {"more_slots": "--parallel 8", "kv_use": 0.3, "more_stream": 108.0},
      "--parallel 8: more agents start at once, each writes about 108 tok/s instead of 215 if the total does not grow; "
      "how many keep the SLO then is not known"),
     ("next", "queue", AT_SLOTS,

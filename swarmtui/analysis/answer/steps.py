@@ -229,7 +229,7 @@ STEPS = (
         lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "more_slots", ("slots", "more_slots"),
         lambda f: _more_slots_help(f)
-        and (bool(f.doubts) or (f.more_agents is None and f.more_tps is None and not f.slots_no_help)),
+        and (f.flat is None if f.doubts else f.more_agents is None and f.more_tps is None and not f.slots_no_help),
         _more_slots_text, lambda f: f.more_slots or "", _evidence_of_slots, _forecast),
     AnswerRow("next", "queue", ("slots",),
         lambda f: _more_slots_help(f)

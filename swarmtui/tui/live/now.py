@@ -286,7 +286,10 @@ class NowPanel(LivePanel, Panel[NowView]):
         return 0 if self.framed or self._columns < _WITH_AXIS else _AXIS
 
     def update_from(self, data: LiveData) -> None:
-        self.show(now_view(data, self._columns - self._axis))
+        frame = data.shown.frame
+        # For a moment nothing is known of a new level: the numbers of the one before it stay, under its name.
+        if self.view is None or frame is None or frame.status != "running" or frame.out_tps is not None:
+            self.show(now_view(data, self._columns - self._axis))
 
     def figure_at(self, x: int, y: int) -> str:
         if self.view is None:
