@@ -9,6 +9,7 @@ import msgspec
 
 from swarmtui.analysis.capacity.scaling import scaling
 from swarmtui.analysis.capacity.words import agents_clause, doubt_words
+from swarmtui.analysis.limits.slo import parse_slo
 from swarmtui.analysis.quality.doubts import find_doubts, temper
 from swarmtui.model.answer import Answer, NextStep
 from swarmtui.model.client_protocol import Ended, Frame
@@ -128,10 +129,15 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Se
     try_next = steps_text(steps, again_key, commands=False)
     shorter = msgspec.structs.replace(answer, doubts=", ".join(doubts))
     point = ResultRow(f"At {at.c}", point_text(at), brief=point_text(at, brief=True)) if at else ResultRow("", "")
+    # How sure it is follows in a line of its own, if it has one.
+    sure = f"{_sure(answer)}: " if _sure(answer) else ""
+    headline = answer.headline.sentence
+    if sure and answer.border and answer.headline.code == "capacity":
+        headline = f"{_number_text(answer)} with {parse_slo(answer.slo).words()}"
     return (
-        ResultRow("", answer.headline.sentence, "bold", brief=_brief(answer)),
+        ResultRow("", headline, "bold", brief=_brief(answer)),
         ResultRow("Doubt", doubt_text(answer), brief=doubt_text(shorter)),
-        ResultRow("How sure", answer.border, brief=f"{_sure(answer)}: {answer.border}" if _sure(answer) else ""),
+        ResultRow("How sure", f"{sure}{answer.border}" if answer.border else ""),
         compared,
         point,
         ResultRow("Why no more", answer.limit.sentence if known else ""),
@@ -140,14 +146,15 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Se
 
 
 def _brief(answer: Answer) -> str:
-    """Return the headline without the SLO, which the header shows; empty for another one than a capacity.
-
-    How sure it is follows in a line of its own, if it has one.
-    """
+    """Return the headline without the SLO, which the header shows; empty for another one than a capacity."""
     if answer.headline.code not in ("capacity", "capacity_or_more") or answer.agents is None:
         return ""
-    said = agents_clause(answer.agents, answer.low, answer.high).rstrip(",")
+    said = _number_text(answer).rstrip(",")
     return f"{said}, {_sure(answer)} sure" if _sure(answer) and not answer.border else said
+
+
+def _number_text(answer: Answer) -> str:
+    return agents_clause(answer.agents or 0, answer.low, answer.high)
 
 
 def _sure(answer: Answer) -> str:
