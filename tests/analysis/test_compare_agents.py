@@ -111,7 +111,7 @@ def test_quick_searches_one_visited_level_apart_show_no_difference(
     lines = {line.name: line.text for line in answer_lines(pair)}
     assert lines["Agents"] == pair.sentence == said
     assert pair.verdict == "not sure yet" and pair_code(pair) == "unsure"
-    assert lines["How sure"] == "only 1 agent apart; two searches of one server may differ by 1"
+    assert lines["How sure"] == "only 1 agent apart; two searches of the same server may differ by 1"
     assert lines["Try next"] == "keep the change or take it back: no difference in agents shows"
     assert list(lines) == ["Agents", "Changed", "How sure", "Both at 6", "Try next"]
 
@@ -132,10 +132,10 @@ def test_where_nothing_is_known_to_have_changed_a_difference_is_scatter(after: i
     text = paint([pair_answer(pair, {})])
     assert "probably" not in text and "\nChanged      no known change since the run of " in text
     end = {
-        5: "only 1 agent apart; two searches of one server may differ by 1",
-        9: "5 agents apart; two searches of one server may differ by 1",
+        5: "only 1 agent apart; two searches of the same server may differ by 1",
+        9: "5 agents apart; two searches of the same server may differ by 1",
     }
-    assert end.get(after, "two searches of one server may differ by 1") in " ".join(text.split())
+    assert end.get(after, "two searches of the same server may differ by 1") in " ".join(text.split())
     assert compared_text(pair, "").count("known change") == 1, "it is said once"
     unknown = [
         msgspec.structs.replace(quick_search(id, c, flags=""), servers=()) for id, c in zip(ids, (4, 9), strict=True)
@@ -164,7 +164,7 @@ def test_after_a_busy_host_any_number_more_is_possible() -> None:
     lines = compared("", "the host was busy")
     assert lines["Agents"] == "not sure yet: 5 → 9 or more"
     assert lines["Doubt"] == "the host was busy in both runs" and "busy" not in lines["How sure"]
-    assert lines["How sure"].startswith("4 agents apart; two searches of one server may differ by 1")
+    assert lines["How sure"].startswith("4 agents apart; two searches of the same server may differ by 1")
 
 
 @pytest.mark.parametrize(
@@ -242,13 +242,15 @@ def test_a_comparison_of_searches_asks_for_no_runs_and_ends_with_one_step() -> N
     assert "△ +82 % |" in paint([level_table([level(4, tps=181.5)], baseline=overlapping)])
     shell, app = (dict(line[:2] for line in answer_lines(overlapping, in_app=in_app)) for in_app in (False, True))
     assert shell["Agents"] == "not sure yet: 5 (4–6) → 8 (2–9)"
-    assert shell["How sure"] == app["How sure"] == "only 3 agents apart; two searches of one server may differ by 7"
+    assert (
+        shell["How sure"] == app["How sure"] == "only 3 agents apart; two searches of the same server may differ by 7"
+    )
     step = "a surer search of this server, then of one with --parallel 2, may tell them apart (some minutes"
     assert shell["Try next"].startswith(f"{step} each): swarmtui capacity http")
     assert shell["Try next"].endswith(" --max-tokens 64")
     assert app["Try next"] == f"N: {step} each)"
     assert dict(line[:2] for line in answer_lines(apart))["How sure"] == (
-        "3 agents apart; two searches of one server may differ by 2"
+        "3 agents apart; two searches of the same server may differ by 2"
     )
 
 
@@ -442,7 +444,7 @@ def test_the_effect_of_a_flag_is_one_verdict_with_its_doubts_once() -> None:
     found = compare_with_baseline(before, after)
     assert found.effect == (
         "not sure yet: 12 → 0; the host was busy in both runs; 12 agents apart; "
-        "two searches of one server may differ by 10"
+        "two searches of the same server may differ by 10"
     )
     assert (found.what, found.verdict) == ("--parallel 2 → 4", "not sure yet")
     row = paint(log_blocks([found]))

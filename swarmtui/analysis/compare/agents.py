@@ -221,7 +221,8 @@ def _why(reason: AgentsReason, a: _Side, b: _Side, repeats: int, rooms: RoomChan
         return f"no level was decided {f'before; {b.range} now' if a.is_undecided else f'now; {a.range} before'}"
     if reason == "open_range":
         return f"no upper limit was found {'before' if a.high is None else 'now'}: {a.range} before, {b.range} now"
+    chance = f"two searches of the same server may differ by {repeats}"
     if reason == "equal":
-        return f"two searches of one server may differ by {repeats}"
+        return chance
     apart = f"{count_noun(abs(b.agents - a.agents), 'agent')} apart"
-    return f"{'' if reason == 'beyond_repeats' else 'only '}{apart}; two searches of one server may differ by {repeats}"
+    return f"{'' if reason == 'beyond_repeats' else 'only '}{apart}; {chance}"
