@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LEVELS = (1, 4, 16)
 # The A/B test restarts the best of the finalists at least four times more.
 _RESTARTS = 1
+_NO_KNOBS = "no flags are known for this command; name its --engine, or flags with --knob"
 _CANARIES, _BUDGET = "5%", "45m"
 # A measurement with all its requests has this share of the budget, in seconds within these. A search for the capacity
 # needs more: in half of 12 s it came to 4 agents, whatever the flags.
@@ -71,6 +72,9 @@ def auto_tune_file(options: dict[str, Any], mistakes: Mistakes) -> TuneFile:
         ),
     )  # fmt: skip
     can_start = command is not None and mistakes.catch(launch_command, tune, {}, "PORT", "--auto") is not None
+    chosen = any(options[name] for name in ("knobs", "recipe", "engine", "power", "show"))
+    if can_start and not (chosen or tune.objective == "j_per_token" or tune_engine(tune).knobs):
+        mistakes.found.append(BadInput(_NO_KNOBS, key="--auto"))
     if recipe is not None and can_start and tune_engine(tune).name.lower() != recipe.engine.lower():
         problem = f"is for {recipe.engine}, the command for {tune_engine(tune).name}"
         mistakes.found.append(BadInput(problem, key="--recipe"))
@@ -198,7 +202,7 @@ def auto_commands_text(tune: TuneFile, space: Any, power_problem: str) -> str:
         values = ", ".join(map(value_text, space.ladder(knob)))
         lines.append(f"  {escape(knob.name, keep='')}: {escape(values, keep='')}")
     if not space.knobs:
-        raise BadInput("no flags are known for this command; name its --engine, or flags with --knob", key="--auto")
+        raise BadInput(_NO_KNOBS, key="--auto")
     lines += [line for knob in tune.knob for line in knob_lines(knob)]
     lines += [f"the power limit stays as it is: {power_problem}"] if power_problem else []
     assert tune.auto is not None

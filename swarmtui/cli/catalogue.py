@@ -11,7 +11,9 @@ import click
 import msgspec
 
 from swarmtui.cli import options as shared
+from swarmtui.cli.checked import CollectingCommand, check_each, mistakes_of
 from swarmtui.cli.options import COMPLETE_VARIABLE, Number, WholeNumber, commands, print_blocks, print_result, to_json
+from swarmtui.model.base import Mistakes
 from swarmtui.text import echo, write_document
 
 
@@ -29,33 +31,32 @@ def workloads(context: click.Context, as_json: bool) -> None:
         print_result([{"name": row.name, "description": row} for row in rows], [workload_table(rows)], as_json=as_json)
 
 
-@workloads.command("show")
+@workloads.command("show", cls=CollectingCommand)
 @click.argument("name")
 def show_workload(name: str) -> None:
     """Print a workload file with its comments, as a template for your own."""
     from swarmtui.prompts.library import find_workload
 
-    write_document(sys.stdout, find_workload(name).text.encode())
+    (found,) = check_each(find_workload, name)
+    write_document(sys.stdout, found.text.encode())
 
 
-@workloads.command("check")
+@workloads.command("check", cls=CollectingCommand)
 @click.argument("file")
 def check_workload(file: str) -> None:
     """Check a workload file and list everything that is wrong with it."""
     from swarmtui.prompts.library import find_workload
     from swarmtui.prompts.validate import describe_workload, validate_workload
 
-    path = file if Path(file).exists() else find_workload(file).source
-    found = validate_workload(path)
-    for problem in found:
-        echo(f"swarmtui: {problem}", err=True)
-    if found:
-        sys.exit(2)
+    def check(name: str) -> None:
+        Mistakes(validate_workload(name if Path(name).exists() else find_workload(name).source)).raise_all()
+
+    check_each(check, file)
     description = describe_workload(find_workload(file))
     echo(f"{file}: valid: {description.kind}; input {description.input}, output {description.output}")
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("preset", default="moe-tp1", shell_complete=shared.complete)
 @click.option(
     "--port", default=0, type=WholeNumber(0, 65535), metavar="PORT", help="Port to listen on; 0 picks a free one."
@@ -70,9 +71,10 @@ def sim(preset: str, port: int, listing: bool, as_json: bool, **options: Any) ->
 
     PRESET may set any key, as in 'moe-tp1?prefill_tps=8000&seed=7'.
     """
-    if listing:
-        from swarmtui.sim.presets import list_presets
+    from swarmtui.sim.presets import list_presets, parse_spec
 
+    check_each(parse_spec, preset)
+    if listing:
         presets = list_presets()
         echo(to_json(presets) if as_json else "\n".join(f"{p.name:20} {p.description}" for p in presets))
         return
@@ -118,7 +120,7 @@ def discover(timeout: float, as_json: bool) -> None:
     print_result(found, discovery_blocks(found), as_json=as_json)
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.option("--endpoint", metavar="URL|NAME", help="Server to check.  [default: those found on this host]")
 @click.option(
     "--streams", default=256, show_default=True, type=WholeNumber(1), metavar="C", help="Concurrency to check for."
@@ -134,7 +136,9 @@ def discover(timeout: float, as_json: bool) -> None:
 @shared.insecure
 @shared.json
 @shared.root
+@click.pass_context
 def doctor(
+    context: click.Context,
     endpoint: str | None,
     streams: int,
     hosts: str,
@@ -146,15 +150,21 @@ def doctor(
 ) -> None:
     """Check whether this machine is ready to measure. Exits with code 1 if a check fails."""
 
+    from swarmtui.client.catalogue import validate_endpoint
     from swarmtui.client.config_file import check_ca_file, find_endpoints
     from swarmtui.client.doctor import run_checks
     from swarmtui.client.request_builder import check_hosts
     from swarmtui.report.lists import check_blocks
 
-    check_hosts(hosts)
-    server = find_endpoints((endpoint,))[0] if endpoint else None
+    mistakes = mistakes_of(context)
+    mistakes.catch(check_hosts, hosts)
+    named = mistakes.catch(find_endpoints, (endpoint,)) if endpoint else None
+    server = named[0] if named else None
     if ca_file is not None:
-        check_ca_file(ca_file)
+        mistakes.catch_as("--ca-file", check_ca_file, ca_file)
+    if server is not None:
+        mistakes.catch_as("--endpoint", validate_endpoint, server.url)
+    mistakes.raise_all()
     if server is not None:
         server = msgspec.structs.replace(
             server, ca_file=ca_file or server.ca_file, insecure=insecure or server.insecure
@@ -175,18 +185,19 @@ def doctor(
     sys.exit(1 if any(line.state == "wrong" for line in lines) else 0)
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("name", required=False)
 def schema(name: str | None) -> None:
     """Print the JSON Schema of a document: journal, detail, summary, workload, config, events or shared."""
     from swarmtui.model.json_schema import DOCUMENTS, json_schema
 
+    found = check_each(json_schema, name)
     if name is None:
         from swarmtui.report.table import Facts
 
         print_blocks([Facts(tuple(DOCUMENTS.items()))])
     else:
-        echo(to_json(json_schema(name)))
+        echo(to_json(found[0]))
 
 
 @commands.command()

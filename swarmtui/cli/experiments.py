@@ -260,14 +260,14 @@ def tune(context: click.Context, /, file: str | None, **options: Any) -> None:
         if options[name]:
             problem = "is for --auto COMMAND, without FILE; a file has it in [auto], [grid] or [plan]"
             mistakes.found.append(BadInput(problem, key=option))
+    as_json, quiet, shown, session_dir = (options[name] for name in ("as_json", "quiet", "show", "session_dir"))
+    writer = mistakes.catch(open_events, as_json=as_json) if options["events"] else None
     if file is None:
         tuned = auto_tune.auto_tune_file(options, mistakes)
     elif found := mistakes.catch(lambda: parse_tune(read_text(Path(file)), file)):
         tuned = found
     else:
         mistakes.raise_all()
-    as_json, quiet, shown, session_dir = (options[name] for name in ("as_json", "quiet", "show", "session_dir"))
-    writer = mistakes.catch(open_events, as_json=as_json) if options["events"] else None
     auto, power_problem = tuned.auto is not None, ""
     request = (
         auto_tune.auto_request(tuned, session_dir, mistakes)

@@ -20,6 +20,7 @@ from swarmtui.model.redaction import Secrets
 from swarmtui.text import echo
 
 if TYPE_CHECKING:
+    from swarmtui.model.config import EndpointConfig
     from swarmtui.model.speed_of_light import GpuFigures, Serving
     from swarmtui.model.telemetry import DiscoveredServer
 
@@ -66,8 +67,9 @@ def limits(
     named = None if options["gpu"] is None else mistakes.catch(gpu_named, options["gpu"])
     path = target if target is not None and _is_path(target) else model_path
     shape = mistakes.catch(lambda: read_model(Path(path).expanduser())) if path else None
+    named_server = mistakes.catch(_endpoint, target) if target is not None and target != path else None
     mistakes.raise_all()
-    server = None if path and target in (None, path) else _find_server(target)
+    server = None if path and target in (None, path) else _find_server(named_server or _endpoint(only_endpoint()))
     gpu = named or _find_gpu(server)
     serving = _serving(server, context, options)
     shape = shape or _server_model(server)
@@ -83,14 +85,18 @@ def _is_path(text: str) -> bool:
     return not scheme and (Path(text).expanduser().exists() or "/" in text or text.endswith((".gguf", ".json")))
 
 
-def _find_server(target: str | None) -> DiscoveredServer:
-    """Describe the server at an endpoint; exit code 3 if it does not answer."""
-    from swarmtui.client.catalogue import identify_server, inspect_server
-
-    (endpoint,) = find_endpoints((target or only_endpoint(),))
+def _endpoint(target: str) -> EndpointConfig:
+    (endpoint,) = find_endpoints((target,))
     if endpoint.url.startswith(SIMULATOR_PREFIX):
         raise BadInput("a simulator has no model; name the directory or file of one", key=endpoint.url)
     check_url(endpoint.url)
+    return endpoint
+
+
+def _find_server(endpoint: EndpointConfig) -> DiscoveredServer:
+    """Describe the server at an endpoint; exit code 3 if it does not answer."""
+    from swarmtui.client.catalogue import identify_server, inspect_server
+
     known = Endpoint(url=endpoint.url, model="", ca_file=endpoint.ca_file, insecure=endpoint.insecure)
     found = identify_server(known, Secrets())
     if found is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.app import is_terminal, report_and_exit, require_terminal, session_root
+from swarmtui.cli.checked import CollectingCommand, check_each
 from swarmtui.cli.options import commands
 from swarmtui.model.base import BadInput
 from swarmtui.text import echo
@@ -37,7 +39,7 @@ def demo(slow: bool, session_dir: str | None) -> None:
     report_and_exit(open_run(request, slow=slow))
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("session", required=False)
 @shared.slow
 @shared.root
@@ -48,9 +50,12 @@ def attach(session: str | None, slow: bool, root: Path) -> None:
     """
     from swarmtui.client.session_client import running_sessions
 
-    found = [name for name in running_sessions() if session is None or name.startswith(session)]
-    if not found:
-        raise BadInput("no session is running" if session is None else "no such session is running", key=session or "")
+    def find_running(beginning: str) -> list[str]:
+        if found := [name for name in running_sessions() if name.startswith(beginning)]:
+            return found
+        raise BadInput("no such session is running" if beginning else "no session is running", key=beginning)
+
+    (found,) = check_each(find_running, session or "")
     if len(found) > 1:
         from swarmtui.tui.launch import describe_sessions
 
@@ -62,7 +67,7 @@ def attach(session: str | None, slow: bool, root: Path) -> None:
     report_and_exit(open_attached(found[0], slow=slow))
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("session", default="last")
 @shared.slow
 @shared.root
@@ -71,7 +76,10 @@ def replay(session: str, slow: bool, root: Path) -> None:
 
     SESSION is an id, the beginning of one, or `last`.
     """
+    from swarmtui.sessions.replay import open_replay
+
+    (found,) = check_each(partial(open_replay, root), session)
     require_terminal("sessions show")
     from swarmtui.tui.launch import open_replayed
 
-    open_replayed(root, session, slow=slow)
+    open_replayed(found, root, slow=slow)

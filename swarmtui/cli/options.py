@@ -12,7 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from swarmtui.cli.app import open_app, session_root
-from swarmtui.cli.checked import CheckedCommand
+from swarmtui.cli.checked import CheckedGroup
 from swarmtui.model.base import BadInput
 from swarmtui.text import echo
 from swarmtui.version import __version__
@@ -78,12 +78,6 @@ class Number(click.FloatRange):
     name = "number"
 
 
-class CheckedGroup(click.Group):
-    """A group whose commands report all mistakes of their command line together."""
-
-    command_class = CheckedCommand
-
-
 class CommandGroup(CheckedGroup):
     """Import the module of a command only when that command is used, to keep start-up fast."""
 
@@ -93,10 +87,8 @@ class CommandGroup(CheckedGroup):
         return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Import every module for an unknown name, so that click can suggest a similar one."""
-        entries = [_COMMANDS[name]] if name in _COMMANDS else _COMMANDS.values()
-        for module, _ in entries:
-            import_module(f"swarmtui.cli.{module}")
+        if name in _COMMANDS:
+            import_module(f"swarmtui.cli.{_COMMANDS[name][0]}")
         return super().get_command(context, name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

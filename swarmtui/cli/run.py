@@ -258,7 +258,7 @@ def run(context: click.Context, /, as_json: bool, quiet: bool, **options: Any) -
 
     options = drop_overridden_defaults(context, options)
     mistakes = mistakes_of(context)
-    limits = mistakes.catch(lambda: [parse_fail_if(text) for text in options["fail_if"]]) or ()
+    limits = [limit for text in options["fail_if"] if (limit := mistakes.catch(parse_fail_if, text))]
     detect = mistakes.catch(parse_share, options["detect"]) or DETECT
     outputs, fail_unsure = make_outputs(options, mistakes, as_json=as_json, quiet=quiet), options["fail_unsure"]
     request = build_run_request(chosen_endpoints(context), options, mistakes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import click
 import msgspec
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.checked import CollectingCommand, mistakes_of
+from swarmtui.cli.checked import CollectingCommand, check_each, mistakes_of
 from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
 from swarmtui.model.base import BadInput, writing
 from swarmtui.report import FORMATS, format_of
@@ -60,7 +61,7 @@ def sessions(
             echo(f"none of {len(saved)} sessions matches {find!r}" if saved else f"no sessions yet in {root}")
 
 
-@sessions.command()
+@sessions.command(cls=CollectingCommand)
 @click.argument("session")
 @shared.json
 @shared.root
@@ -77,7 +78,7 @@ def show(session: str, as_json: bool, root: Path) -> None:
     from swarmtui.sessions.documents import summary_json
     from swarmtui.sessions.store import ensure_summary, open_session
 
-    found = open_session(root, session)
+    (found,) = check_each(partial(open_session, root), session)
     summary = found if isinstance(found, Summary) else ensure_summary(found)
     if as_json:
         echo(summary_json(summary).decode())
@@ -103,7 +104,7 @@ def _baseline_blocks(directory: Path, summary: Summary) -> list[Block]:
     return [Sentence(f"compared with {found.before}: {found.what}", "title"), Sentence(found.effect)]
 
 
-@sessions.command("import", short_help="Add sessions that others shared.")
+@sessions.command("import", cls=CollectingCommand, short_help="Add sessions that others shared.")
 @click.argument("file", nargs=-1, required=True, type=click.Path(dir_okay=False))
 @shared.root
 def import_files(file: tuple[str, ...], root: Path) -> None:
@@ -112,39 +113,43 @@ def import_files(file: tuple[str, ...], root: Path) -> None:
     \b
     swarmtui sessions import box.swarm.json.gz
     """
-    from swarmtui.sessions.shared_file import import_shared
+    from swarmtui.sessions.shared_file import import_shared, read_shared
 
+    check_each(read_shared, *map(Path, file))
     for path in file:
         echo(f"imported {import_shared(Path(path), root)}")
 
 
-@sessions.command("save-to", short_help="Move a running session to another directory.")
+@sessions.command("save-to", cls=CollectingCommand, short_help="Move a running session to another directory.")
 @click.argument("session")
 @click.argument("directory", type=click.Path(file_okay=False))
 def save_to(session: str, directory: str) -> None:
     """Move a running session to another directory; it is saved there from now on."""
     from swarmtui.client.session_client import move_session, running_sessions
 
-    found = [name for name in running_sessions() if name.startswith(session)]
-    if len(found) != 1:
-        raise BadInput(
-            "no such session is running" if not found else f"matches several sessions: {', '.join(found)}", key=session
-        )
-    echo(f"moved; from now on saved in {move_session(found[0], Path(directory).resolve())}")
+    def find_running(beginning: str) -> str:
+        found = [name for name in running_sessions() if name.startswith(beginning)]
+        if len(found) == 1:
+            return found[0]
+        problem = f"matches several sessions: {', '.join(found)}" if found else "no such session is running"
+        raise BadInput(problem, key=beginning)
+
+    (found,) = check_each(find_running, session)
+    echo(f"moved; from now on saved in {move_session(found, Path(directory).resolve())}")
 
 
-@sessions.command()
+@sessions.command(cls=CollectingCommand)
 @click.argument("session", nargs=-1, required=True)
 @shared.root
 def rm(session: tuple[str, ...], root: Path) -> None:
     """Delete sessions permanently; a running session is refused."""
-    from swarmtui.sessions.store import remove_session
+    from swarmtui.sessions.store import find_name, remove_session
 
-    for name in session:
+    for name in check_each(partial(find_name, root), *session):
         echo(f"removed {remove_session(root, name)}")
 
 
-@sessions.command("advice", short_help="What to try next, with evidence.")
+@sessions.command("advice", cls=CollectingCommand, short_help="What to try next, with evidence.")
 @click.argument("session", default="last")
 @shared.json
 @shared.root
@@ -158,7 +163,7 @@ def advice(session: str, as_json: bool, root: Path) -> None:
     from swarmtui.sessions.index import live_row
     from swarmtui.sessions.store import read_session
 
-    summary = read_session(root, session)
+    (summary,) = check_each(partial(read_session, root), session)
     summary = use_baseline(root, root / summary.session.id, summary)
     row = live_row(summary.session, None)
     named = {name: getattr(row, name) for name in ("id", "label", "endpoint", "kind", "model", "workload")}
@@ -166,24 +171,30 @@ def advice(session: str, as_json: bool, root: Path) -> None:
     print_result(found, advice_blocks(summary), as_json=as_json)
 
 
-@sessions.command("log", short_help="The tuning log: changes, verdicts, kept or reverted.")
+@sessions.command("log", cls=CollectingCommand, short_help="The tuning log: changes, verdicts, kept or reverted.")
 @click.argument("number", type=WholeNumber(), required=False)
 @click.option("--kept", "mark", flag_value="kept", help="Mark change NUMBER as kept.")
 @click.option("--reverted", "mark", flag_value="reverted", help="Mark change NUMBER as reverted.")
 @click.option("--note", metavar="TEXT", help="Add a note to change NUMBER.")
 @shared.json
 @shared.root
-def change_log(number: int | None, mark: Any, note: str | None, as_json: bool, root: Path) -> None:
+@click.pass_context
+def change_log(
+    context: click.Context, number: int | None, mark: Any, note: str | None, as_json: bool, root: Path
+) -> None:
     """Show the tuning log: each change, its effect, and whether it was kept."""
-    from swarmtui.experiments.store import mark_change, read_log
+    from swarmtui.experiments.store import find_change, mark_change, read_log
     from swarmtui.report.tuning import log_blocks
 
+    mistakes = mistakes_of(context)
+    if number is not None:
+        mistakes.catch(find_change, root, number)
+    elif (mark or note is not None) and not any(error.key == "NUMBER" for error in mistakes.found):
+        problem = "give the number of the change; it is in the first column of `swarmtui sessions log`"
+        mistakes.found.append(BadInput(problem, key="sessions log"))
+    mistakes.raise_all()
     if number is not None:
         mark_change(root, number, mark, note)
-    elif mark or note is not None:
-        raise BadInput(
-            "give the number of the change; it is in the first column of `swarmtui sessions log`", key="sessions log"
-        )
     changes = read_log(root)
     print_result(changes, log_blocks(changes), as_json=as_json)
 
@@ -267,11 +278,14 @@ def export(
     swarmtui export last~1 last -o compared.md
     swarmtui export last --format openmetrics | curl --data-binary @- http://GATEWAY:9091/metrics/job/swarmtui
     """
+    from swarmtui.report import check_export
     from swarmtui.report import export as render
     from swarmtui.sessions.store import open_session
 
     mistakes = mistakes_of(context)
     form = mistakes.catch(format_of, Path(output or "").suffix.removeprefix(".") if form is None else form) or ""
+    if form:
+        mistakes.catch(check_export, form, len(session), chart)
     found = [mistakes.catch(open_session, root, name) for name in session]
     mistakes.raise_all()
     if output is None and FORMATS[form].binary:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from swarmtui.cli import options as shared
+from swarmtui.cli.checked import CollectingCommand, mistakes_of
 from swarmtui.cli.options import WholeNumber, commands, print_blocks, to_json
 from swarmtui.model.base import BadInput, writing
 from swarmtui.text import echo
@@ -16,7 +17,7 @@ from swarmtui.text import echo
 LEADERBOARDS = ("localmaxxing", "mlperf-endpoints")
 
 
-@commands.command()
+@commands.command(cls=CollectingCommand)
 @click.argument("session", default="last")
 @click.option(
     "-o",
@@ -34,7 +35,10 @@ LEADERBOARDS = ("localmaxxing", "mlperf-endpoints")
 @click.option("--model", default="", metavar="NAME", help="Name of the model to show.  [default: that of the server]")
 @shared.json
 @shared.root
+@click.pass_context
 def share(
+    context: click.Context,
+    /,
     session: str,
     outputs: tuple[str, ...],
     leaderboard: str | None,
@@ -57,19 +61,25 @@ def share(
     Nothing is sent anywhere.
     """
     from swarmtui.report.leaderboards import LEADERBOARDS as known
-    from swarmtui.report.sharing import default_names, prepare, render_files, shared_blocks
+    from swarmtui.report.sharing import default_names, prepare, render_files, shared_blocks, shared_format
 
-    found = prepare(root, session, label=label, model=model)
-    remarks: tuple[str, ...] = ()
-    if leaderboard is None:
+    mistakes = mistakes_of(context)
+    found = mistakes.catch(prepare, root, session, label=label, model=model)
+    file = mistakes.catch(known[leaderboard], found.summary, level) if leaderboard and found else None
+    if leaderboard is not None and len(outputs) > 1:
+        mistakes.found.append(BadInput("one file is written with --to", key="-o"))
+    elif leaderboard is None and not any(error.key == "--to" for error in mistakes.found):
         if level is not None:
-            raise BadInput("is for --to", key="--level")
+            mistakes.found.append(BadInput("is for --to", key="--level"))
+        for name in outputs:
+            mistakes.catch(shared_format, name)
+    mistakes.raise_all()
+    assert found is not None  # else there was a mistake
+    remarks: tuple[str, ...] = ()
+    if file is None:
         names = list(outputs) or default_names(found)
         contents: Iterable[bytes] = render_files(found, names)
     else:
-        if len(outputs) > 1:
-            raise BadInput("one file is written with --to", key="-o")
-        file = known[leaderboard](found.summary, level)
         names = list(outputs) or [f"{found.summary.session.id}.{leaderboard}.json"]
         contents, remarks = [file.content], file.remarks
         # It has a few figures of the session, which the user can read.

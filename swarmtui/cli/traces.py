@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from swarmtui.cli import options as shared
-from swarmtui.cli.options import CheckedGroup, commands, print_result
+from swarmtui.cli.checked import CheckedGroup, CollectingCommand, check_each, mistakes_of
+from swarmtui.cli.options import commands, print_result
 from swarmtui.model.base import BadInput, writing
 from swarmtui.text import count_noun, echo
 
@@ -41,7 +43,7 @@ def traces(context: click.Context) -> None:
         echo(context.get_help())
 
 
-@traces.command()
+@traces.command(cls=CollectingCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
 @shared.json
 def show(paths: tuple[str, ...], as_json: bool) -> None:
@@ -55,11 +57,11 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
     from swarmtui.prompts.traces.reader import read_sessions
     from swarmtui.report.lists import trace_blocks
 
-    found = trace_stats(read_sessions(path for given in paths for path in find_traces(given)))
+    found = trace_stats(read_sessions(chain(*check_each(find_traces, *paths))))
     print_result(found, trace_blocks(found), as_json=as_json)
 
 
-@traces.command()
+@traces.command(cls=CollectingCommand)
 @click.option("--from", "agent", required=True, type=click.Choice(["claude-code", "codex"]), help="Whose logs to read.")
 @click.option(
     "--output",
@@ -69,7 +71,8 @@ def show(paths: tuple[str, ...], as_json: bool) -> None:
     help="New directory for the traces, one per session.",
 )
 @click.argument("path", required=False)
-def record(agent: CodingAgent, output: str, path: str | None) -> None:
+@click.pass_context
+def record(context: click.Context, agent: CodingAgent, output: str, path: str | None) -> None:
     """Make traces from the logs of a coding agent: lengths, times and sub-agents, but no text.
 
     PATH is a log file or directory; by default, the directory in which the agent keeps its logs.
@@ -78,12 +81,13 @@ def record(agent: CodingAgent, output: str, path: str | None) -> None:
     from swarmtui.prompts.traces.agent_logs import LOG_FOLDERS, record_sessions
     from swarmtui.prompts.traces.weka import read_weka, weka_json
 
-    directory = Path(output).expanduser()
+    mistakes, directory = mistakes_of(context), Path(output).expanduser()
     if directory.exists():
-        raise BadInput("already exists; choose a new directory", source=output, key="--output")
-    logs = Path(path or LOG_FOLDERS[agent]).expanduser()
+        mistakes.found.append(BadInput(f"{output} already exists; choose a new directory", key="--output"))
+    logs = Path(path or LOG_FOLDERS.get(agent, "")).expanduser()
     if not logs.exists():
-        raise BadInput(f"no logs of {agent} here; {_NO_LOGS}", source=str(logs))
+        mistakes.found.append(BadInput(f"no logs of {agent or 'an agent'} here; {_NO_LOGS}", source=str(logs)))
+    mistakes.raise_all()
     count, left_out = 0, list[str]()
     with writing(output):
         for session in record_sessions(agent, logs, left_out.append):

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from swarmtui.files import config_path, read_file
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 from swarmtui.model.config import Config, EndpointConfig
 from swarmtui.model.endpoint import SIMULATOR_PREFIX, check_url, show_url
 from swarmtui.model.parsing import parse_toml, suggest
@@ -90,7 +90,10 @@ def find_endpoint(text: str, endpoints: dict[str, EndpointConfig], source: str) 
 def find_endpoints(texts: Sequence[str]) -> list[EndpointConfig]:
     """Look up names of config.toml; anything else is an address or a simulator preset."""
     configured = read_config().endpoints
-    return [find_endpoint(text, configured, str(config_path())) for text in texts]
+    mistakes = Mistakes()
+    found = [mistakes.catch(find_endpoint, text, configured, str(config_path())) for text in texts]
+    mistakes.raise_all()
+    return [one for one in found if one is not None]
 
 
 def merge_endpoints(endpoints: list[EndpointConfig]) -> EndpointConfig:

@@ -113,8 +113,9 @@ def build_request(choices: RunChoices, endpoints: Sequence[EndpointConfig], sess
     headers = catch("headers", _headers, choices.headers) or {}
     catch("headers", check_headers, endpoint.headers | headers)
     tags = catch("tags", lambda texts: mask_secrets(_pairs(texts)), choices.tags)
-    metrics_urls = catch("metrics_urls", _metrics_addresses, choices.metrics_urls)
-    gpu_metrics_urls = catch("gpu_metrics_urls", _metrics_addresses, choices.gpu_metrics_urls)
+    for field in ("metrics_urls", "gpu_metrics_urls"):
+        for url in getattr(choices, field):
+            catch(field, _check_metrics_address, url)
     model_path = choices.model_path.strip() or endpoint.model_path
     if model_path and not Path(model_path).expanduser().exists():
         errors.found.append(BadInput(f"{model_path}: no such file or directory", key="model_path"))
@@ -136,8 +137,8 @@ def build_request(choices: RunChoices, endpoints: Sequence[EndpointConfig], sess
         keep_text=choices.keep_text,
         previews=not choices.no_previews,
         gpus=not choices.no_gpu,
-        metrics_urls=metrics_urls or endpoint.metrics_urls,
-        gpu_metrics_urls=gpu_metrics_urls or endpoint.gpu_metrics_urls,
+        metrics_urls=choices.metrics_urls or endpoint.metrics_urls,
+        gpu_metrics_urls=choices.gpu_metrics_urls or endpoint.gpu_metrics_urls,
         model_path=model_path,
         restart_timeout_s=restart_timeout_s,
         label=choices.label.strip(),
@@ -214,12 +215,10 @@ def _headers(texts: tuple[str, ...]) -> dict[str, str]:
     }
 
 
-def _metrics_addresses(urls: tuple[str, ...]) -> tuple[str, ...]:
-    for url in urls:
-        if "://" not in url:
-            raise BadInput(f"{show_url(url)!r} is not of the form http://HOST:PORT/metrics")
-        parse_address(url)
-    return urls
+def _check_metrics_address(url: str) -> None:
+    if "://" not in url:
+        raise BadInput(f"{show_url(url)!r} is not of the form http://HOST:PORT/metrics")
+    parse_address(url)
 
 
 def _find_baseline(root: Path, baseline: str | None, urls: tuple[str, ...], plan: PlanKind) -> Session | None:

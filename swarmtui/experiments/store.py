@@ -196,15 +196,19 @@ def add_change(root: Path, change: LoggedChange) -> LoggedChange:
     return numbered
 
 
-def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | None, note: str | None) -> LoggedChange:
-    changes = read_log(root)
-    found = next((change for change in changes if change.number == number), None)
+def find_change(root: Path, number: int) -> LoggedChange:
+    found = next((change for change in read_log(root) if change.number == number), None)
     if found is None:
         raise BadInput("no change has this number; see `swarmtui sessions log`", key=str(number))
+    return found
+
+
+def mark_change(root: Path, number: int, kept: Literal["kept", "reverted"] | None, note: str | None) -> LoggedChange:
+    found = find_change(root, number)
     marked = msgspec.structs.replace(
         found, kept=found.kept if kept is None else kept, note=found.note if note is None else note
     )
-    rows = tuple(marked if change.number == number else change for change in changes)
+    rows = tuple(marked if change.number == number else change for change in read_log(root))
     write_document(root / _FOLDER / "log.json", ChangeLog(changes=rows))
     return marked
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from swarmtui.model.base import BadInput
+from swarmtui.model.base import BadInput, Mistakes
 
 if TYPE_CHECKING:
     from swarmtui.model.session import Summary
@@ -52,14 +52,21 @@ def format_of(name: str) -> str:
     return found
 
 
-def export(loaded: Sequence[LoadedSession | Summary], form: str, chart: str | None = None) -> bytes:
-    """Export one session, or several in one file, each compared with the first; of a shared one there is a summary."""
-    if len(loaded) > 1 and not FORMATS[form].several:
+def check_export(form: str, sessions: int, chart: str | None) -> None:
+    """Refuse several sessions, or a chart, for a format that cannot hold them."""
+    mistakes = Mistakes()
+    if sessions > 1 and not FORMATS[form].several:
         formats = ", ".join(name for name, known in FORMATS.items() if known.several)
-        raise BadInput(f"{form} holds one session; several can go into {formats}", key="--format")
+        mistakes.found.append(BadInput(f"{form} holds one session; several can go into {formats}", key="--format"))
     if chart is not None and not FORMATS[form].charts:
         formats = " and ".join(name for name, known in FORMATS.items() if known.charts)
-        raise BadInput(f"is for {formats}", key="--chart")
+        mistakes.found.append(BadInput(f"is for {formats}", key="--chart"))
+    mistakes.raise_all()
+
+
+def export(loaded: Sequence[LoadedSession | Summary], form: str, chart: str | None = None) -> bytes:
+    """Export one session, or several in one file, each compared with the first; of a shared one there is a summary."""
+    check_export(form, len(loaded), chart)
     sessions = [session_data(one) for one in loaded]
     if len(loaded) > 1:
         from swarmtui.analysis.compare.differences import session_names

@@ -133,7 +133,7 @@ def _resolve(root: Path, which: str) -> str:
             raise BadInput("no session is marked: b on a result in the app marks it as baseline", key=which)
         return found
     back = re.fullmatch(rf"{LAST}(?:~(\d{{1,6}}))?", which)
-    return _newest_name(root, int(back.group(1) or 0)) if back else _find_name(root, which)
+    return _newest_name(root, int(back.group(1) or 0)) if back else find_name(root, which)
 
 
 def read_summary(root: Path, which: str) -> Summary:
@@ -323,7 +323,7 @@ def _write(loaded: LoadedSession, summary: Summary, journal_bytes: int) -> None:
 
 def remove_session(root: Path, which: str) -> Path:
     """Remove a session, unless it is running or the directory is not a session."""
-    directory = root / _find_name(root, which)
+    directory = root / find_name(root, which)
     try:
         fd = open_regular(directory / (SHARED if is_imported(directory) else JOURNAL), MAX_JOURNAL)
     except FileNotFoundError:
@@ -391,7 +391,7 @@ def _newest_name(root: Path, back: int) -> str:
     return earlier[back - 1]
 
 
-def _find_name(root: Path, which: str) -> str:
+def find_name(root: Path, which: str) -> str:
     """Match against existing names only, so that no input leads outside `root`."""
     names = session_directories(root)
     if which in names:

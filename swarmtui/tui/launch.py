@@ -23,6 +23,7 @@ from swarmtui.processes.spawn import start_session_process
 from swarmtui.text import sanitize, write_text
 
 if TYPE_CHECKING:
+    from swarmtui.sessions.replay import Replay
     from swarmtui.tui.app import AppResult
     from swarmtui.tui.frame_source import LiveSource, ReplaySource
 
@@ -62,11 +63,8 @@ def open_tune(directory: Path) -> AppResult:
     return _run(None, config=config, tune=directory, session_root=directory.parent.parent, hz=hz)
 
 
-def open_replayed(root: Path, which: str, *, slow: bool) -> AppResult:
-    from swarmtui.sessions.replay import open_replay
-
+def open_replayed(replay: Replay, root: Path, *, slow: bool) -> AppResult:
     config, hz = _read_config(slow)
-    replay = open_replay(root, which)
 
     def source() -> ReplaySource:
         from swarmtui.tui.frame_source import ReplaySource

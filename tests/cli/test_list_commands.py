@@ -173,8 +173,7 @@ def test_a_group_without_arguments_is_no_error(sandbox: Sandbox) -> None:
 
 
 def test_misspelt_command_suggests_a_similar_one(sandbox: Sandbox) -> None:
-    error = sandbox.run("sesions")
-    assert error.code == 2 and "Did you mean 'sessions'?" in error.err
+    assert "did you mean sessions?" in sandbox.run("sesions").error_line(2)
 
 
 # Packages of swarmtui and of others that are imported to print help.

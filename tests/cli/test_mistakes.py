@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.programs import SIM, Sandbox
+from tests.cli.programs import SHORT, SIM, Sandbox
 
 
 def mistakes_of(sandbox: Sandbox, *command: str) -> list[str]:
@@ -67,7 +67,10 @@ def test_all_mistakes_of_a_command_line_are_reported_together(sandbox: Sandbox, 
         ),
         (("limits", "--gpu", "Voodoo"), {"--levels": "x", "--context": "0", "--bogus": "1"}),
         (("sim", "--port", "x"), {"--speed": "0", "--bogus": "1"}),
-        (("share", "--level", "x"), {"--to": "nowhere", "--bogus": "1"}),
+        (("sessions", "-n", "0"), {"--by": "nothing", "--bogus": "1"}),
+        (("doctor", "--endpoint", "sim:nope"), {"--hosts": "nowhere,", "--ca-file": "missing", "--streams": "0"}),
+        (("doctor", "--hosts", "local:x"), {"--ca-file": "/dev/null", "--endpoint": "http://host:x"}),
+        (("tune", "--auto", "mine --port {port}"), {"--budget": "soon", "--bogus": "1"}),
     ],
 )
 def test_each_command_reports_all_mistakes_together(
@@ -86,12 +89,57 @@ def test_each_command_reports_all_mistakes_together(
         (("export", "--format", "nope"), ["SESSION", "--format"]),
         (("compare", "one", "two", "--detect", "0", "--bogus"), ["--bogus", "--detect", "one", "two"]),
         (("limits", "./missing", "--levels", "0"), ["--levels", "missing"]),
-        (("sessions", "show", "one", "two", "--bogus"), ["--bogus", "two"]),
+        (("limits", "missing", "--levels", "0"), ["--endpoint", "--levels"]),
+        (("tune", "missing.toml", "--events", "jsonl", "--json"), ["--json", "missing.toml"]),
+        (("run", "a", "b", "--fail-if", "x", "--fail-if", "y"), ["--endpoint", "--endpoint", "--fail-if", "--fail-if"]),
+        (("run", SIM, "--metrics-url", "x", "--metrics-url", "y"), ["--metrics-url", "--metrics-url"]),
+        (("share", "one", "--level", "2", "-o", "a", "-o", "b", "--bogus"), ["--bogus", "--level", "a", "b", "one"]),
+        (("share", "one", "--to", "nowhere", "--level", "x", "--bogus"), ["--bogus", "--level", "--to", "one"]),
+        (("share", "one", "--to", "localmaxxing", "-o", "a", "-o", "b"), ["-o", "one"]),
+        (("--bogus", "--slow=1", "sesions"), ["--bogus", "--slow", "sesions"]),
+        (("--bogus", "run", SIM, "--levels", "0"), ["--bogus", "--levels"]),
+        (("sessions", "--by", "nothing", "nowhere"), ["--by", "nowhere"]),
+        (("sessions", "--most", "0", "show", "--bogus"), ["--bogus", "-n", "SESSION"]),
+        (("sessions", "--other", "show", "one", "two", "--bogus"), ["--bogus", "--other", "one", "two"]),
+        (("sessions", "import", "one", "two", "--bogus"), ["--bogus", "one", "two"]),
+        (("sessions", "rm", "one", "two", "--bogus"), ["--bogus", "one", "two"]),
+        (("sessions", "save-to", "one", __file__, "--bogus"), ["--bogus", "DIRECTORY", "one"]),
+        (("sessions", "advice", "one", "--bogus"), ["--bogus", "one"]),
+        (("sessions", "log", "9", "--kept", "--bogus"), ["--bogus", "9"]),
+        (("sessions", "log", "--kept", "--bogus"), ["--bogus", "sessions log"]),
+        (("sessions", "log", "x", "--kept", "--bogus"), ["--bogus", "NUMBER"]),
+        (("attach", "one", "--bogus"), ["--bogus", "one"]),
+        (("replay", "one", "--bogus"), ["--bogus", "one"]),
+        (
+            ("schema", "nothing", "more"),
+            ["more", "no schema named 'nothing'; known are journal, detail, summary, workload, config, events, shared"],
+        ),
+        (("sim", "nothing", "--list", "--bogus"), ["--bogus", "sim:nothing"]),
+        (("workloads", "--bogus", "show", "0"), ["--bogus", "no workload or file named '0'; built-in"]),
+        (("workloads", "check", "0", "--bogus"), ["--bogus", "no workload or file named '0'; built-in"]),
+        (("traces", "--other", "show", "one", "two", "--bogus"), ["--bogus", "--other", "one", "two"]),
         (("traces", "record", "--bogus"), ["--bogus", "--from"]),
+        (("traces", "record", "one", "--from", "codex", "--output", "/dev"), ["--output", "one"]),
     ],
 )
 def test_arguments_are_named_beside_options(sandbox: Sandbox, command: tuple[str, ...], named: list[str]) -> None:
     assert sorted(mistakes_of(sandbox, *command)) == sorted(named)
+
+
+def test_options_of_a_group_that_are_wrong_do_not_change_those_that_are_right(sandbox: Sandbox) -> None:
+    ran = sandbox.run("sessions", "--session-dir", "/elsewhere", "--by", "nothing", "show", "one")
+    assert ran.code == 2 and "one: no session of that name in /elsewhere" in ran.err, ran
+
+
+def test_nothing_is_removed_if_one_of_several_sessions_is_not_there(sandbox: Sandbox) -> None:
+    assert sandbox.run_benchmark(SIM, "--levels", "1", *SHORT).code == 0
+    ran = sandbox.run("sessions", "--session-dir", str(sandbox.sessions), "rm", sandbox.session.name, "other")
+    assert ran.error_line(2).startswith("swarmtui: other: ") and sandbox.session.exists()
+
+
+def test_two_mistakes_about_an_export_are_reported_together(sandbox: Sandbox) -> None:
+    found = mistakes_of(sandbox, "export", "one", "two", "--format", "json", "--chart", "gpu")
+    assert sorted(found) == ["--chart", "--format", "one", "two"]
 
 
 def test_missing_choice_is_told_with_what_can_be_chosen(sandbox: Sandbox) -> None:

@@ -239,7 +239,7 @@ def test_command_that_fails_is_said_with_its_log(tmp_path: Path) -> None:
     [
         ((), "give FILE, or --auto COMMAND"),
         (("--auto", "vllm serve M"), "put {port} into the command"),
-        (("--auto", "x {port}", "--budget", "soon"), "--budget: "),
+        (("--auto", "vllm {port}", "--budget", "soon"), "--budget: "),
         (("--auto", "x {port}", "--knob", "slots"), "is not a flag with values"),
         (("--auto", "x {port}", "--engine", "y"), "no knobs are known"),
         (("--auto", "x {port}", "--yes"), "no flags are known for this command"),
