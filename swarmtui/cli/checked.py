@@ -37,7 +37,8 @@ class CheckedCommand(click.Command):
             except click.BadParameter as error:
                 name = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
                 found.append(BadInput(redact_given(error.message.rstrip(".")) or _missing(param), key=name))
-                ctx.params[str(param.name)] = () if param.nargs == -1 else param.get_default(ctx)
+                several = param.nargs == -1 or param.multiple
+                ctx.params[str(param.name)] = () if several else param.get_default(ctx)
         # Click has a value of its own for an option without a default.
         unset = click.Option(["--unset"]).default
         ctx.params |= {name: None for name, value in ctx.params.items() if value is unset}

@@ -20,7 +20,7 @@ from swarmtui.cli.experiment_options import (
     run_request,
     run_tune,
 )
-from swarmtui.cli.options import WholeNumber, commands, parse_share, print_result
+from swarmtui.cli.options import OutputFile, WholeNumber, commands, parse_share, print_result
 from swarmtui.cli.run_options import RunCommand
 from swarmtui.model.base import BadInput
 from swarmtui.processes.exits import DONE, STOPPED, UNUSABLE
@@ -184,18 +184,14 @@ def ab(
 @click.option(
     "--recipe", type=click.Path(dir_okay=False), metavar="FILE", help="With --auto: try the flags of a recipe first."
 )
-@click.option(
-    "--save-recipe", type=click.Path(dir_okay=False), metavar="FILE", help="With --auto: write the flags found."
-)
+@click.option("--save-recipe", type=OutputFile(), metavar="FILE", help="With --auto: write the flags found.")
 @click.option("--url", metavar="URL", help="With --auto: address of the server.  [default: http://127.0.0.1:{port}]")
 @click.option("--levels", metavar="C,…", help="With --auto, for objectives but agents.  [default: 1,4,16]")
 @click.option("--requests", metavar="N|4C", help="With --auto and levels: requests of each level.")
 @click.option("--workload", metavar="NAME|FILE", help="With --auto: the requests.  [default: coding]")
 @click.option("--max-tokens", type=WholeNumber(1), metavar="N", help="With --auto: output token limit of each request.")
 @click.option("--ready-within", metavar="TIME", help="With --auto: time limit for a server to become ready.")
-@click.option(
-    "--html", type=click.Path(dir_okay=False), metavar="FILE", help="With --auto: write the result as a page."
-)
+@click.option("--html", type=OutputFile(), metavar="FILE", help="With --auto: write the result as a page.")
 @_yes_option
 @click.option("--show", is_flag=True, help="Print the results so far and exit.")
 @click.option("--retry-failed", is_flag=True, help="Measure failed configurations again.")

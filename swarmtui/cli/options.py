@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,6 +73,19 @@ class WholeNumber(click.IntRange):
         low = f"x>={self.min}" if self.min != -_MAX_INTEGER else ""
         high = f"x<={self.max}" if self.max != _MAX_INTEGER else ""
         return super()._describe_range() if low and high else low or high
+
+
+class OutputFile(click.Path):
+    """A file to write, whose directory exists: what is written after an hour of measuring would be lost otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, allow_dash=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        directory = Path(value).parent
+        if not directory.is_dir():
+            self.fail(f"there is no directory {directory}; create it first", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Number(click.FloatRange):

@@ -12,7 +12,7 @@ import msgspec
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.checked import CollectingCommand, check_each, mistakes_of
-from swarmtui.cli.options import WholeNumber, commands, parse_share, print_blocks, print_result, to_json
+from swarmtui.cli.options import OutputFile, WholeNumber, commands, parse_share, print_blocks, print_result, to_json
 from swarmtui.model.base import BadInput, writing
 from swarmtui.report import FORMATS, format_of
 from swarmtui.text import echo, write_document
@@ -258,7 +258,7 @@ def compare(
 @commands.command(cls=CollectingCommand)
 @click.argument("session", nargs=-1, required=True)
 @click.option("--format", "form", metavar="|".join(FORMATS), help="[default: the suffix of the output file]")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Output file; - is stdout.  [default: stdout]")
+@click.option("-o", "--output", type=OutputFile(), help="Output file; - is stdout.  [default: stdout]")
 @click.option("--chart", metavar="NAME", help="A single chart as an image: throughput ttft contention pareto gpu …")
 @shared.root
 @click.pass_context

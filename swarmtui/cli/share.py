@@ -9,7 +9,7 @@ import click
 
 from swarmtui.cli import options as shared
 from swarmtui.cli.checked import CollectingCommand, mistakes_of
-from swarmtui.cli.options import WholeNumber, commands, print_blocks, to_json
+from swarmtui.cli.options import OutputFile, WholeNumber, commands, print_blocks, to_json
 from swarmtui.model.base import BadInput, writing
 from swarmtui.text import echo
 
@@ -24,7 +24,7 @@ LEADERBOARDS = ("localmaxxing", "mlperf-endpoints")
     "--output",
     "outputs",
     multiple=True,
-    type=click.Path(dir_okay=False),
+    type=OutputFile(),
     metavar="FILE",
     help="What to write, by the end of the name: .png .svg (card), .md (post), .swarm.json.gz (all figures); "
     "repeatable.  [default: all four, in the current directory]",

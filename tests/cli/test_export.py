@@ -51,7 +51,9 @@ def test_stdout_and_file_are_equal(measured: Sandbox, form: str) -> None:
 def test_invalid_arguments_are_one_line(measured: Sandbox) -> None:
     common = ("--session-dir", str(measured.sessions))
     nowhere = str(measured.home / "no" / "where.md")
-    assert "cannot be written" in measured.run("export", "last", "--format", "md", "-o", nowhere, *common).error_line(2)
+    assert "there is no directory" in measured.run(
+        "export", "last", "--format", "md", "-o", nowhere, *common
+    ).error_line(2)
     assert "no session of that name" in measured.run("export", "nope", "--format", "md", *common).error_line(2)
     assert measured.run("export", "last", "--format", "exe", *common).code == 2
     assert "--format: give one of" in measured.run("export", "last", "-o", "report", *common).error_line(2)

@@ -142,6 +142,20 @@ def test_two_mistakes_about_an_export_are_reported_together(sandbox: Sandbox) ->
     assert sorted(found) == ["--chart", "--format", "one", "two"]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "nothing", "-o", "{}"), ("share", "nothing", "-o", "{}"),
+        ("tune", "--auto", "serve", "--html", "{}", "--save-recipe", "{}"),
+    ],
+)  # fmt: skip
+def test_a_file_whose_directory_does_not_exist_is_a_mistake_before_anything_runs(
+    sandbox: Sandbox, words: tuple[str, ...]
+) -> None:
+    ran = sandbox.run(*(word.format("no/such/out.html") for word in words))
+    assert ran.code == 2 and "there is no directory no/such; create it first" in ran.err, ran
+
+
 def test_missing_choice_is_told_with_what_can_be_chosen(sandbox: Sandbox) -> None:
     assert "SHELL: is missing; one of bash, zsh, fish" in sandbox.run("completion").error_line(2)
 
