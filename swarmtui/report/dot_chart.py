@@ -175,7 +175,7 @@ def _x_axis(charts: Sequence[Chart]) -> Axis:
     if charts[0].kind == "levels":
         return level_axis(xs)
     if charts[0].kind == "xy":
-        return value_axis(xs, 6)
+        return value_axis(xs, 6, from_zero=charts[0].from_zero)
     ticks = tuple(at for at, _ in charts[0].ticks)
     return Axis(min(xs, default=0.0), max(xs, default=1.0), ticks)
 

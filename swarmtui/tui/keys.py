@@ -64,6 +64,7 @@ _OTHER_PANELS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
     ),
     "tune": (
         ("configurations", "The configurations and their figures"),
+        ("trade-off", "Output tok/s and TTFT of each configuration as a chart"),
         ("leaderboard", "Best first, each compared with the best"),
         ("result", "What was found: the best, Pareto fronts, the effect of each flag"),
     ),
