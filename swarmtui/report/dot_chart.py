@@ -258,6 +258,8 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int, *, named: bool
     for (column, row), name in zip(((x // ACROSS, y // UP) for x, y in dots), series.names, strict=False):
         if frame.grid.is_free(column + 1, row, len(name) + 1):
             frame.grid.put(column + 2, row, name, "dim")
+        else:
+            _put_near(frame.grid, (column, row), name, "dim")
 
 
 def _sign_marks(frame: _Frame, series: ChartSeries, number: int) -> None:
