@@ -175,7 +175,7 @@ def _x_axis(charts: Sequence[Chart]) -> Axis:
     if charts[0].kind == "levels":
         return level_axis(xs)
     if charts[0].kind == "xy":
-        return value_axis(xs, 6)
+        return value_axis(xs, 6, from_zero=charts[0].from_zero)
     ticks = tuple(at for at, _ in charts[0].ticks)
     return Axis(min(xs, default=0.0), max(xs, default=1.0), ticks)
 
@@ -258,6 +258,8 @@ def _draw_series(frame: _Frame, series: ChartSeries, number: int, *, named: bool
     for (column, row), name in zip(((x // ACROSS, y // UP) for x, y in dots), series.names, strict=False):
         if frame.grid.is_free(column + 1, row, len(name) + 1):
             frame.grid.put(column + 2, row, name, "dim")
+        else:
+            _put_near(frame.grid, (column, row), name, "dim")
 
 
 def _sign_marks(frame: _Frame, series: ChartSeries, number: int) -> None:

@@ -13,10 +13,10 @@ from swarmtui.analysis.tuning.outcome import (
     shown_name,
     starts_sentence,
 )
-from swarmtui.model.tuning import POWER, Flags, Objective, format_flags
+from swarmtui.model.tuning import POWER, Objective
 from swarmtui.numbers import signed_percent, significant
 from swarmtui.report.table import Block, Column, Sentence, Table, tabulate
-from swarmtui.report.tuning import OBJECTIVES, between
+from swarmtui.report.tuning import OBJECTIVES, between, shown_flags
 
 _BETTER: dict[Objective, str] = {
     "agents": "more agents", "out_tps": "more tok/s", "ttft_s": "a shorter TTFT", "j_per_token": "fewer J/token",
@@ -47,7 +47,8 @@ def outcome_blocks(found: TuneOutcome) -> list[Block]:
     blocks += _recipe_blocks(found)
     if len(found.front) > 1:
         points = (
-            f"{_flags(of.flags)} ({significant(of.value)}, {significant(of.j_per_token, 3)} J)" for of in found.front
+            f"{shown_flags(of.flags)} ({significant(of.value)}, {significant(of.j_per_token, 3)} J)"
+            for of in found.front
         )
         blocks.append(Sentence(f"Pareto front of {OBJECTIVES[found.objective]} and J/token: {'; '.join(points)}"))
     blocks += [_failed_table(found.failed)] if found.failed else []
@@ -70,10 +71,6 @@ def _recipe_blocks(found: TuneOutcome) -> list[Block]:
     return [tabulate("Your flags against the recipe", found.recipe, columns, note)]
 
 
-def _flags(flags: Flags) -> str:
-    return format_flags(flags) if flags else "the command"
-
-
 def _effect_table(title: str, effects: Sequence[KnobEffect], objective: Objective) -> Table:
     columns: list[Column[KnobEffect]] = [
         Column("knob", "flag", lambda of: shown_name(of.knob), right=False, least=10),
@@ -91,7 +88,7 @@ def _effect_table(title: str, effects: Sequence[KnobEffect], objective: Objectiv
 
 def _failed_table(failed: Sequence[FailedStart]) -> Table:
     columns: list[Column[FailedStart]] = [
-        Column("flags", "configuration", lambda of: _flags(of.flags), right=False, least=20),
+        Column("flags", "configuration", lambda of: shown_flags(of.flags), right=False, least=20),
         Column("reason", "failed", lambda of: of.reason, right=False, least=12),
         Column("line", "log", lambda of: of.line if of.line != of.reason else "", right=False, least=12),
     ]

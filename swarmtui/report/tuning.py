@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from swarmtui.analysis.capacity.words import known_agents
@@ -15,8 +15,9 @@ from swarmtui.experiments.effects import Effect, Standing, TuneSummary, change_f
 from swarmtui.experiments.grid import all_configurations, has_one_server, launch_command, tune_rounds
 from swarmtui.experiments.live_knobs import knob_commands
 from swarmtui.experiments.runner import result_line
-from swarmtui.model.tuning import LiveKnob, LoggedChange, Objective, Start, TuneFile, format_flags
+from swarmtui.model.tuning import Flags, LiveKnob, LoggedChange, Objective, Start, TuneFile, format_flags
 from swarmtui.numbers import gib, local_time, rate, seconds, short_percent, signed_percent, significant
+from swarmtui.report.chart import Chart, ChartSeries, Points
 from swarmtui.report.table import MARKS, Block, Cell, Code, Column, Fields, Sentence, Table, Value, keyed, tabulate
 from swarmtui.report.verdicts import SIGNS, verdict_cell
 from swarmtui.text import count_noun, escape
@@ -26,11 +27,14 @@ OBJECTIVES: dict[Objective, str] = {
 }  # fmt: skip
 # What the standing of a configuration means beside the best one.
 _STANDINGS: dict[Standing, Code] = {"behind": "slower", "tied": "unsure"}
+# Longer flags have no room beside their point: it has the rank.
+_LONGEST_NAME = 24
 _GPU = ("j_token", "j_prefill", "j_decode", "gpu_w", "gpu_gib")
 _CONFIGURATION = (
     keyed("state", "state", right=False),
     keyed("rank", "rank", right=False),
-    keyed("flags", "configuration", right=False, least=30),
+    # Configurations begin with the same flags, and differ by those at the end.
+    keyed("flags", "configuration", right=False, least=36)._replace(keeps_end=True),
     keyed("agents", "agents"),
     keyed("tps", "tok/s", rate),
     keyed("limit", "limit", rate),
@@ -147,6 +151,35 @@ def tune_findings(found: TuneSummary) -> list[Block]:
     ]
     note = f"before, after: {OBJECTIVES[found.objective]}, all else equal"
     return blocks + ([tabulate("Effect of each flag", known, columns, note, ("pairs", "range"))] if known else [])
+
+
+def trade_off_chart(found: TuneSummary, starts: Sequence[Start]) -> Chart:
+    """Chart the configurations over their TTFT, with their single starts: up and to the left is better."""
+
+    def points(rows: Iterable[Start]) -> Points:
+        return tuple((row.ttft_s, row.out_tps) for row in rows if row.ttft_s and row.out_tps)
+
+    known = [row for row in found.leaderboard if points([row])]
+    names, note = tuple(shown_flags(row.flags) for row in known), "up and to the left is better"
+    if any(len(name) > _LONGEST_NAME for name in names):
+        names, note = tuple(str(rank) for rank in range(1, len(known) + 1)), f"{note}; numbers are ranks"
+    means, single = points(known), points(starts)
+    front = points(found.front_ttft) if len(found.front_ttft) > 1 else ()
+    best = points(found.leaderboard[:1] if found.ranked else ())
+    series = (
+        ChartSeries(
+            "configuration", means, tuple((x, "best") for x, _ in best), stroke="points",
+            names=names,
+        ),
+        ChartSeries("Pareto front", front, hue="good", stroke="dotted"),
+        ChartSeries("one start", single, hue="dim", stroke="points", hollow=frozenset(x for x, _ in single)),
+    )  # fmt: skip
+    shown = tuple(one for one in series if one.points)
+    return Chart("trade-off", "", "xy", "TTFT s", "output tok/s", shown, note=note, from_zero=False)
+
+
+def shown_flags(flags: Flags) -> str:
+    return format_flags(flags) if flags else "the command"
 
 
 def power_table(found: TuneSummary) -> Table:

@@ -94,6 +94,9 @@ class SwarmApp(PatchedApp[AppResult]):
         if self.console.color_system in ("standard", "windows"):
             # Otherwise the 16 colours of our styles are converted to RGB and back, and latency is as red as an error.
             self.ansi_color = True
+            if not self.is_headless:
+                # The nearest of 16 to a colour of our themes may be that of the background.
+                self.theme = {SWARM.name: "ansi-dark", SWARM_LIGHT.name: "ansi-light"}.get(self.theme, self.theme)
         if not self.is_headless:
             self._detach_on_signals()
             self.set_interval(_TERMINAL_CHECK_S, self._exit_without_terminal)

@@ -12,7 +12,7 @@ from textual.screen import Screen
 from swarmtui.report.table import Block
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, KeyContext, bindings, in_footer, relabel
-from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, longest_fit, part_text, shorten
+from swarmtui.tui.lines import Line, LineWidget, Movable, cell_width, part_text
 from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tables import block_lines
 
@@ -224,11 +224,10 @@ class Page(Movable):
         last, visible = self._last_top(height), max(0, height - 1)
         self.top = last if self.follow else min(self.top, last)
         shown = part_text(range(self.top, min(len(self.lines), self.top + visible)), len(self.lines))
-        room = width - cell_width(self.title) - len(shown) - 15
-        # Where the lines are is never cut.
-        named = shorten(longest_fit(self.notes, room), max(1, room))
-        note = " · ".join(part for part in (named, shown) if part)
-        return [self.heading(note, width, self.note_style), *self.lines[self.top : self.top + visible]]
+        return [
+            self.heading_with(self.notes, shown, width, self.note_style),
+            *self.lines[self.top : self.top + visible],
+        ]
 
 
 class PanelScreen(CursorScreen):

@@ -64,6 +64,7 @@ _OTHER_PANELS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
     ),
     "tune": (
         ("configurations", "The configurations and their figures"),
+        ("trade-off", "Output tok/s and TTFT of each configuration as a chart"),
         ("leaderboard", "Best first, each compared with the best"),
         ("result", "What was found: the best, Pareto fronts, the effect of each flag"),
     ),
@@ -172,7 +173,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("kept", "y", "y", "kept", "Mark this change as kept", "Log", ("log",), True),
     Action("reverted", "r", "r", "reverted", "Mark this change as reverted", "Log", ("log",), True),
     Action("note", "w", "w", "note", "Add a note to this change", "Log", ("log",), True),
-    Action("target(1)", "n,right", "n →", "next", "Next endpoint and model", "Probes", ("probes",), True),
+    Action("target(1)", "n,right", "n →", "next target", "Next endpoint and model", "Probes", ("probes",), True),
     Action("target(-1)", "N,left", "N ←", "previous", "Previous endpoint and model", "Probes", ("probes",), True),
     Action("filter", "slash", "/", "filter", "By endpoint, model or workload", "Probes", ("probes",), True),
     Action("take", "enter", "enter", "select", "Confirm the selected item", "Move", ("pick",)),

@@ -74,6 +74,12 @@ class LineWidget(LaidOutOnce):
     def heading(self, note: str, width: int, style: str = "dim") -> Line:
         return heading(str(self.key or ""), self.title, note, width, style)
 
+    def heading_with(self, notes: Sequence[str], end: str, width: int, style: str = "dim") -> Line:
+        """Return the heading with a note, of versions from long to short, and its `end`, which is never cut."""
+        room = width - cell_width(self.title) - 12 - (len(end) + 3 if end else 0)
+        note = shorten(longest_fit(notes, room), max(1, room))
+        return self.heading(" · ".join(part for part in (note, end) if part), width, style)
+
     def cut_line(self, lines: int) -> Line:
         """Say that this many lines have no room."""
         return [(f" … {lines} more", "dim")]

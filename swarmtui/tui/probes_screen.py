@@ -100,7 +100,7 @@ class ProbesScreen(PanelScreen):
 
     def compose(self) -> ComposeResult:
         yield ProbePanel()
-        yield Page("newest first", key=2)
+        yield Page("all probes", key=2)
         yield InputLine()
         yield KeyFooter()
 
@@ -120,6 +120,7 @@ class ProbesScreen(PanelScreen):
     def update_panels(self) -> None:
         view = probes_view(self._histories, self.filter_text, self._selected)
         self.query_one(ProbePanel).show(view)
+        self.query_one(Page).notes = ("newest first",)
         self.query_one(Page).show_blocks([view.table] if view.table else [])
         self.query_one(KeyFooter).show(self.actions())
 

@@ -87,7 +87,7 @@ class TableList(Movable):
         count = str(len(self.ids))
         if len(shown) < len(self.ids):
             count = f"{self._first + 1}–{self._first + len(shown)} of {count}"
-        head = self.heading(" · ".join(text for text in (self.note, count) if text), width)
+        head = self.heading_with((self.note,), count, width)
         lines = [[(" ", ""), *titles_line(layout)]]
         for position, row in enumerate(shown, self._first):
             here = self.with_cursor and position == self.cursor

@@ -108,6 +108,16 @@ def painted_codes(app: SwarmApp, colours: Literal["standard"]) -> set[str]:
     return {code for sequence in re.findall("\x1b\\[([0-9;]*)m", written) for code in sequence.split(";") if code}
 
 
+async def test_palette_marks_its_item_without_colours(monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = SwarmApp(source=ReplaySource(open_replay(HERE / "recorded", FIRST), hz=4.0))
+    async with app.run_test(size=SIZES[0]) as pilot:
+        replay_at(app, 0.0)
+        await pilot.press("ctrl+p")
+        await until(lambda: "agents (2)" in screen_text(app))
+        await until(lambda: "4" in painted_codes(app, "standard"))
+
+
 async def settle(app: SwarmApp, pilot: Pilot[AppResult]) -> None:
     """Wait for the layout."""
     for _ in range(3):

@@ -122,6 +122,8 @@ def test_sixteen_colours_are_supported(terminal: OpenTerminal, replay: list[str]
     output = replayed(terminal, replay, {"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "standard"})
     # Blue is throughput, yellow is latency, and nothing is as red as an error.
     assert {94, 33} <= colours(output) and 91 not in colours(output)
+    # The background, and what is on it, have the colours of the terminal.
+    assert not {30, 37, 40, 47, 97, 107} & colours(output)
     assert b"38;5;" not in output and b"38;2;" not in output
 
 

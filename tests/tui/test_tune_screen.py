@@ -18,7 +18,9 @@ from swarmtui.model.run_request import RunRequest
 from swarmtui.model.tuning import AutoSearch, ExperimentStatus, Tune, TuneFile
 from swarmtui.report.table import Cell
 from swarmtui.tui.app import SwarmApp
+from swarmtui.tui.lines import LineWidget
 from swarmtui.tui.live.watch_screens import ReplayScreen, WatchScreen
+from swarmtui.tui.table_list import TableList
 from swarmtui.tui.tune.screen import TuneScreen
 from swarmtui.tui.tune.view import tune_view
 from tests.experiments.tune_builders import FOUR, ONE, SLOTS, TWO, done, failed, tune_status, write_tune_directory
@@ -44,7 +46,7 @@ def first_configuration(app: SwarmApp) -> str:
     return screen_text(app).splitlines()[5].partition("--")[2].split("  ")[0]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 async def test_tune_screen_matches_snapshot(tmp_path: Path, until: Until, size: tuple[int, int]) -> None:
     """A stopped tune, so that nothing changes."""
     directory = write_tune_directory(
@@ -63,6 +65,32 @@ async def test_tune_screen_matches_snapshot(tmp_path: Path, until: Until, size: 
     assert shown == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("size", [(120, 40), (200, 60)])
+@pytest.mark.parametrize("slots", [(1, 2, 4), (1, 2, 4, 8, 16, 32)])
+async def test_panels_share_the_lines_and_do_not_move_while_a_tune_runs(
+    tmp_path: Path, until: Until, size: tuple[int, int], slots: tuple[int, ...]
+) -> None:
+    tune = msgspec.structs.replace(SLOTS, grid={"--slots": slots, "--fast": (False, True)})
+    directory = write_tune_directory(tmp_path / ".tuning" / "slots", tune, [], tune_status(flags=ONE, phase="running"))
+    app = SwarmApp(tune=directory)
+    async with app.run_test(size=size) as pilot:
+        await until(lambda: f"file order · {2 * len(slots)} " in screen_text(app))
+        await pilot.pause()
+        panels = [panel for panel in app.screen.query(LineWidget) if panel.key]
+        before = [panel.region for panel in panels]
+        assert app.screen.query_one(TableList).inner_size.height == 2 * len(slots) + 2, "the heading, titles and rows"
+        write_tune_directory(directory, tune, ROWS, tune_status(ended="stopped"))
+        await until(lambda: "--slots 4" in screen_text(app) and "✖ failed" in screen_text(app))
+        assert [panel.region for panel in panels] == before
+        # Without lines for the chart, its key shows it in place of the configurations.
+        await pilot.press("2")
+        await until(lambda: "output tok/s ↑, TTFT s →" in screen_text(app))
+        assert [panel.region for panel in panels][2:] == before[2:]
+        await pilot.press("1")
+        await until(lambda: "[1] configurations" in screen_text(app))
+        assert [panel.region for panel in panels] == before
+
+
 async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path: Path, until: Until) -> None:
     directory = write_tune_directory(
         tmp_path / "sessions" / ".tuning" / "slots", SLOTS, ROWS, tune_status(ended="stopped")
@@ -79,13 +107,13 @@ async def test_keys_sort_configurations_select_panels_and_open_failures(tmp_path
         await until(lambda: "CUDA out of memory" in screen_text(app))
         await pilot.press("escape")
         await until(lambda: "[1] configurations" in screen_text(app))
-        await pilot.press("3")
+        await pilot.press("4")
         await until(lambda: "Pareto front of tok/s and J/token (SIMULATED)" in screen_text(app))
         effect = next(line for line in screen_text(app).splitlines() if "1 → 4" in line)
         assert effect.split()[1] == "--slots" and "+150 %" in effect
         assert "1.40 J/token" in " ".join(screen_text(app).replace("┃", " ").split())
-        await pilot.press("2")
-        await until(lambda: "[2] leaderboard" in screen_text(app) and "[1] configurations" not in screen_text(app))
+        await pilot.press("3")
+        await until(lambda: "[3] leaderboard" in screen_text(app) and "[1] configurations" not in screen_text(app))
         await pilot.press("escape")
         await until(lambda: "[1] configurations" in screen_text(app))
         await pilot.press("q")
@@ -164,7 +192,7 @@ async def test_keys_steer_an_automatic_tune(tmp_path: Path, until: Until) -> Non
         await pilot.press("j", "p")
         await until(lambda: read_steering(directory).pins == {"--parallel": 4})
         await until(lambda: "pinned: --parallel 4" in screen_text(app).splitlines()[1])
-        assert "[3] result so far" in screen_text(app) and "p pin  v veto  a add" in screen_text(app).splitlines()[-1]
+        assert "[4] result so far" in screen_text(app) and "p pin  v veto  a add" in screen_text(app).splitlines()[-1]
         await pilot.press("j", "v")
         await until(lambda: read_steering(directory).vetoes == ({"--parallel": 8},))
         await pilot.press("a", *"-np 6")

@@ -277,7 +277,7 @@ class SessionsScreen(PanelScreen):
             )
             for row, hue in zip(rows, main_first(len(rows), "throughput"), strict=True)
         )
-        empty = "" if curves else "no level was measured"
+        empty = "" if curves else "no level was measured" if selected else "no session is selected"
         if empty and selected and session_state(selected) == "running":
             empty = "running: the curve follows at the end"
         unit = "requests/s" if any(row.best_rate is not None for row in rows) else "C"

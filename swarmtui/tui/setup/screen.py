@@ -108,7 +108,7 @@ class SetupScreen(Screen[None]):
                 yield PickList(id="plans")
                 for name, label in _PLAN_FIELDS:
                     yield Field(name, label, str(getattr(choices, name) or ""))
-                yield Field("hosts", "load from", choices.hosts, hint="this host; or auto, ray://…")
+                yield Field("hosts", "load from", choices.hosts, hint="this host; auto, ray://…")
         yield Static("", markup=False, id="problem")
         yield KeyFooter()
 

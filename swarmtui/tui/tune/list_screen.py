@@ -26,7 +26,7 @@ _COLUMNS = (
     Column[Any]("started", "started", right=False),
     Column[Any]("state", "state", right=False),
     Column[Any]("done", "done"),
-    Column[Any]("best", "first", right=False, least=16),
+    Column[Any]("best", "result", right=False, least=32),
 )
 
 

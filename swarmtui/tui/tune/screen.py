@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from textual.containers import Horizontal
 from swarmtui.analysis.tuning.outcome import TuneOutcome
 from swarmtui.client.session_client import attach
 from swarmtui.experiments.auto_plan import parse_configuration, read_outcome, tune_budget
-from swarmtui.experiments.grid import latest
+from swarmtui.experiments.grid import all_configurations, latest
 from swarmtui.experiments.store import read_steering, read_tune, request_stop, write_steering
 from swarmtui.files import MAX_JOURNAL, open_regular
 from swarmtui.model.base import BadInput
@@ -26,6 +26,7 @@ from swarmtui.processes.exits import redact_given
 from swarmtui.report.table import Sentence
 from swarmtui.text import sanitize
 from swarmtui.tui.base_screens import KeyFooter, Page, Pager, PanelScreen
+from swarmtui.tui.chart_panel import ChartPanel
 from swarmtui.tui.frame_source import LiveSource
 from swarmtui.tui.input_line import InputLine
 from swarmtui.tui.keys import Action, in_footer
@@ -38,6 +39,12 @@ from swarmtui.tui.tune.view import TuneView, log_sentences, tune_view
 _RELOAD_S = 0.5
 # From this height on, what was found is below the configurations.
 _TWO_ROWS = 34
+# The lines of the header and the footer, and of a table around its rows: the frame and the titles of the columns.
+_OTHER_LINES, _AROUND_ROWS = 4, 3
+# The rows of an automatic tune, which has as many configurations as it tries.
+_USUAL_ROWS = 12
+# The least lines of what was found, and of the chart, which is behind its key if it has fewer.
+_LEAST_FOUND, _LEAST_CHART = 18, 8
 _FRAMES_HZ = 2.0
 _LOG_BYTES = 64 << 10
 _STEERING = ("pin", "veto", "add_configuration", "stop_after", "more_time")
@@ -45,11 +52,15 @@ _STEERING = ("pin", "veto", "add_configuration", "stop_after", "more_time")
 _MORE_S = 900.0
 
 
+class TradeOffPanel(ChartPanel):
+    key, title = 2, "trade-off"
+
+
 class TuneScreen(PanelScreen):
     """Reads the files that the tune process writes, twice per second."""
 
     key_context = "tune"
-    shared = (1, 2, 3)
+    shared = (1, 2, 3, 4)
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -61,21 +72,39 @@ class TuneScreen(PanelScreen):
         self._live: LiveSource | None = None
         self._session = ""
         self._best_first = False
+        self._rows = _USUAL_ROWS
 
     def compose(self) -> ComposeResult:
         yield HeaderPanel()
         yield TableList("configurations", key=1, id="configurations")
+        yield TradeOffPanel()
         with Horizontal(id="findings"):
             yield TableList(
-                "leaderboard", key=2, with_cursor=False, empty="no finished configuration yet", id="leaderboard"
+                "leaderboard", key=3, with_cursor=False, empty="no finished configuration yet", id="leaderboard"
             )
-            yield Page("result", key=3, id="result")
+            yield Page("result", key=4, id="result")
         yield InputLine()
         yield KeyFooter()
 
     @property
     def is_narrow(self) -> bool:
         return super().is_narrow or self.app.size.height < _TWO_ROWS
+
+    def sharing(self) -> Sequence[int]:
+        """Without lines for the chart, it is in place of the configurations while its key is chosen."""
+        return super().sharing() or (() if self._found_lines else self.shared[:2])
+
+    @property
+    def _upper_lines(self) -> int:
+        """The lines of the configurations: all of them, if these are not more than two fifths."""
+        return min(self._rows + _AROUND_ROWS, self.app.size.height * 2 // 5)
+
+    @property
+    def _found_lines(self) -> int:
+        """The lines of what was found; 0 if the chart would have too few of the others."""
+        room = self.app.size.height - _OTHER_LINES - self._upper_lines
+        lines = max(_LEAST_FOUND, min(self._rows + _AROUND_ROWS, room * 2 // 3))
+        return lines if room - lines >= _LEAST_CHART else 0
 
     def on_mount(self) -> None:
         self.arrange_panels()
@@ -92,6 +121,7 @@ class TuneScreen(PanelScreen):
                     self._outcome = await asyncio.to_thread(read_outcome, self._directory)
                     self._steering = await asyncio.to_thread(read_steering, self._directory)
                 self._problem = ""
+                self._fit_rows()
             except BadInput as problem:
                 self._problem = sanitize(str(problem))
             self._connect()
@@ -99,6 +129,14 @@ class TuneScreen(PanelScreen):
             if self._tune is not None and self._tune.status.ended:
                 self.app.tune_ended()
             await asyncio.sleep(_RELOAD_S)
+
+    def _fit_rows(self) -> None:
+        """Arrange the panels for the grid, which does not change: they do not move while it is measured."""
+        if self._tune is not None and self._tune.definition.auto is None:
+            rows = len(all_configurations(self._tune.definition))
+            if rows != self._rows:
+                self._rows = rows
+                self.arrange_panels()
 
     def _connect(self) -> None:
         """Attach to the session of the current configuration for its live figures."""
@@ -128,6 +166,7 @@ class TuneScreen(PanelScreen):
         self.query_one(HeaderPanel).show(header)
         self._list("configurations").show(view.configurations.table.part, view.configurations.keys, view.note)
         self._list("leaderboard").show(view.leaderboard.table.part, view.leaderboard.keys)
+        self.query_one(TradeOffPanel).show(view.chart)
         self.query_one(KeyFooter).show(self.actions())
         result = self.query_one("#result", Page)
         result.title = view.result_title
@@ -153,7 +192,10 @@ class TuneScreen(PanelScreen):
         return leaders if leaders.in_focus else self._list("configurations")
 
     def arrange_panels(self) -> None:
-        """Give the leaderboard a cursor while it is in focus: Enter opens the selected row."""
+        """Give panels their lines, and the leaderboard a cursor while it is in focus: Enter opens the selected row."""
+        upper, found = (0, 0) if self.is_narrow or self.only_panel else (self._upper_lines, self._found_lines)
+        for id, lines in (("#configurations", upper), ("TradeOffPanel", 0 if found else upper), ("#findings", found)):
+            self.query_one(id).styles.height = lines or None
         super().arrange_panels()
         self._list("leaderboard").with_cursor = self._list("leaderboard").in_focus
 

@@ -14,13 +14,22 @@ from swarmtui.model.tuning import Tune, TuneSteering, configuration_key, format_
 from swarmtui.numbers import clock, rate
 from swarmtui.report.table import Block, Cell, Code, Fields, Sentence, Table
 from swarmtui.report.tune_outcome import outcome_blocks
-from swarmtui.report.tuning import configuration_table, leaderboard, result_figures, tune_findings
+from swarmtui.report.tuning import (
+    configuration_table,
+    leaderboard,
+    result_figures,
+    shown_flags,
+    trade_off_chart,
+    tune_findings,
+)
 from swarmtui.text import count_noun, sanitize
+from swarmtui.tui.chart_panel import ChartView
 from swarmtui.tui.live.header import HeaderView, StatusStyle, phase
 
 _SIGNS = {
     "waiting": "·", "starting": "◌", "warming up": "◐", "running": "▶", "stopping": "◑", "done": "●", "broken": "✖",
 }  # fmt: skip
+_NO_CHART = "no finished configuration yet: each will be a point, by its TTFT and output tok/s"
 _NOT_STEERED = TuneSteering()
 _CODES: dict[str, Code] = {"waiting": "detail", "done": "ok", "broken": "failed"}
 
@@ -37,6 +46,7 @@ class TuneView(NamedTuple):
     configurations: ConfigurationsView
     leaderboard: ConfigurationsView
     findings: tuple[Block, ...]
+    chart: ChartView
     note: str
     command: str = ""
     result_title: str = "Pareto fronts and flags"
@@ -61,6 +71,7 @@ def tune_view(
     shown = statuses
     if best_first:
         shown = sorted(statuses, key=lambda status: ranks.get(configuration_key(status.flags), len(statuses)))
+    chart = trade_off_chart(summary, tune.starts)
     simulated = any(row.simulated for row in tune.starts)
     titles = {}
     if tune.definition.auto is not None:
@@ -73,13 +84,20 @@ def tune_view(
         configurations=ConfigurationsView(
             configuration_table(
                 [_configuration(status, summary, frame if status.is_active else None) for status in shown],
-                ("rank", "change", "verdict", "starts"),
+                (
+                    "rank",
+                    "change",
+                    "verdict",
+                    "starts",
+                    *(() if any(row.state == "broken" for row in tune.starts) else ("problem",)),
+                ),
             ),
             tuple(configuration_key(status.flags) for status in shown),
         ),
         leaderboard=ConfigurationsView(
             leaderboard(summary), tuple(configuration_key(row.flags) for row in summary.leaderboard)
         ),
+        chart=ChartView((chart,), (chart.note,)) if chart.series else ChartView(empty=_NO_CHART),
         findings=tuple(outcome_blocks(outcome) if outcome else tune_findings(summary)),
         note=" · ".join(
             part
@@ -171,17 +189,19 @@ def _notice(tune: Tune, summary: TuneSummary, frame: Frame | None, now: float) -
         return f"{flags}: {status.phase}{progress}, {since}; enter opens it", ""
     best = next((row for row in summary.leaderboard if row.state == "done"), None)
     word = "best" if summary.ranked else "leads so far"
-    leader = f"{word}: {sanitize(format_flags(best.flags))}, {rate(best.out_tps)} tok/s at C={best.c}; " if best else ""
+    # The flags are last, as they are cut first.
+    what = f"{rate(best.out_tps)} tok/s at C={best.c} with {sanitize(shown_flags(best.flags))}" if best else ""
+    leader = f"; {word}: {what}" if best else ""
     # The line above says how it ended.
     ended = status.ended
     if ended == "done" and tune.definition.auto is not None:
-        return f"{leader}the search is over; its result is below", "good"
+        return f"the search is over{leader}", "good"
     if ended == "done":
-        return f"{leader}all configurations are done", "good"
+        return f"all configurations are done{leader}", "good"
     if ended == "stopped":
-        return f"{leader}the same command resumes it", "warn"
+        return f"the same command resumes it{leader}", "warn"
     where = "see tune.log; " if ended == "failed" else ""
-    return f"{leader}{where}the same command resumes it", "bad"
+    return f"{where}the same command resumes it{leader}", "bad"
 
 
 # configurations
@@ -196,7 +216,7 @@ def _configuration(status: ConfigurationStatus, summary: TuneSummary, frame: Fra
             f"{_SIGNS[status.state]} {'failed' if failed else status.state}", _CODES.get(status.state, "active")
         ),
         "flags": Cell(
-            (format_flags(status.flags) if status.flags else "the command") + _marks(status, summary),
+            shown_flags(status.flags) + _marks(status, summary),
             None if row else "detail",
         ),
         "problem": Cell(row.reason, "failed") if failed and row else "",
