@@ -384,7 +384,7 @@ class Queueing(NamedTuple):
             now[0] += 0.5 + c * request_s
             for first_s in islice(self.first_tokens(c, speed, rng), max(following.requests, c // 2)):
                 now[0] += request_s
-                run.add(_waited(first_s, c))
+                run.add(_waited(first_s, c, speed * math.exp(rng.gauss(0.0, 0.02))))
                 if run.missed or budget.ends(run):
                     break
             budget.add(run.visit, now[0] - started)
@@ -403,11 +403,13 @@ class Queueing(NamedTuple):
         return above and self.keeps(max(answer.agents, 1), later, rng)
 
 
-def _waited(first_s: float, c: int) -> Record:
+def _waited(first_s: float, c: int, speed: float) -> Record:
+    """Return a request after a wait, whose answer is as fast as the server."""
     first = round(1e9 * first_s)
+    last = first + round(3e8 / speed)
     return Record(
-        task=1, stage=1, c=c, run=1, t_sent_ns=0, t_first_ns=first, t_last_ns=first + 300_000_000,
-        t_done_ns=first + 300_000_000, chunks=100, first_tokens=1, tokens_in=100, tokens_out=128, token_source="usage",
+        task=1, stage=1, c=c, run=1, t_sent_ns=0, t_first_ns=first, t_last_ns=last,
+        t_done_ns=last, chunks=100, first_tokens=1, tokens_in=100, tokens_out=128, token_source="usage",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, compress, groupby, pairwise
 from math import ceil, exp, expm1, floor, fsum, inf, log, sqrt
+from statistics import stdev
 from typing import NamedTuple
 
 from swarmtui.analysis.compare.distributions import t_quantile
@@ -30,8 +31,8 @@ LEAST_ROOM, MOST_ROOM = -expm1(_FAR), -expm1(-_FAR)
 # Requests that scatter so much that their margin is less certain than this say more by how many of them kept a limit.
 _UNCLEAR = 0.2
 # How much the speed of a server usually varies from one visit to the next, and how many visits this counts as: a
-# search is too short to know it alone.
-_USUAL_SPREAD, _USUAL_DF = 0.09, 8
+# search is too short to know it alone, or what other minutes are like.
+_USUAL_SPREAD, _USUAL_DF = 0.09, 4
 # Both ends of what another minute may give are together wrong in this part of the searches.
 ANOTHER_MINUTE = 0.1
 
@@ -93,7 +94,10 @@ class Margins(NamedTuple):
 
 
 class _Margin(NamedTuple):
-    """By which factor the requests of a visit are within a limit, as a logarithm, and its standard error by them."""
+    """By which factor the requests of a visit are within a limit, or how fast they are, as a logarithm.
+
+    `error` is its standard error by these requests.
+    """
 
     value: float
     error: float
@@ -101,21 +105,48 @@ class _Margin(NamedTuple):
 
 
 def fit_margins(visits: Sequence[tuple[int, SloTally]]) -> Margins | None:
-    """Return how far the levels of these visits are from the limits; margins that rise are averaged."""
+    """Return how far the levels of these visits are from the limits; margins that rise are averaged.
+
+    How much visits differ is also seen in the speed of their answers, which never rises with the agents either: that is
+    known of levels far from the limits, too.
+    """
     known = [(c, margin) for c, tally in visits if (margin := _margin([tally])) is not None]
     if not known:
         return None
-    levels = [(c, [margin for _, margin in of]) for c, of in groupby(sorted(known), lambda one: one[0])]
-    sums = [(fsum(one.requests * one.value for one in of), sum(one.requests for one in of)) for _, of in levels]
-    fitted = falling_means(sums)
-    near = [(margin, at) for (_, of), at in zip(levels, fitted, strict=True) for margin in of if abs(at) < _FAR]
-    by_chance = fsum(margin.error**2 for margin, _ in near)
-    squares = fsum((margin.value - at) ** 2 for margin, at in near)
-    spread = VisitSpread(max(0.0, squares - by_chance), len(near) - len({at for _, at in near}))
+    margins = _fit(known)
+    near = _scatter([(margin, at) for _, margin, at in margins if abs(at) < _FAR])
+    rates = [(c, speed) for c, tally in visits if (speed := _speed(tally)) is not None]
+    speeds = _scatter([(speed, at) for _, speed, at in _fit(rates)])
     by_level = groupby(sorted(visits, key=lambda one: one[0]), lambda one: one[0])
     together = [(c, _margin([tally for _, tally in of])) for c, of in by_level]
     own = {c: margin.value for c, margin in together if margin is not None}
-    return Margins(tuple((c, at) for (c, _), at in zip(levels, fitted, strict=True)), own, spread)
+    spread = VisitSpread(near.squares + speeds.squares, near.freedom + speeds.freedom)
+    return Margins(tuple(dict.fromkeys((c, at) for c, _, at in margins)), own, spread)
+
+
+def _fit(known: Sequence[tuple[int, _Margin]]) -> list[tuple[int, _Margin, float]]:
+    """Return each value with what is fitted to its level: means that never rise with the agents."""
+    levels = [(c, [one for _, one in of]) for c, of in groupby(sorted(known), lambda one: one[0])]
+    sums = [(fsum(one.requests * one.value for one in of), sum(one.requests for one in of)) for _, of in levels]
+    return [(c, one, at) for (c, of), at in zip(levels, falling_means(sums), strict=True) for one in of]
+
+
+def _scatter(fitted: Sequence[tuple[_Margin, float]]) -> VisitSpread:
+    """Return how far values are from what is fitted to them, less what their requests explain."""
+    freedom = len(fitted) - len({at for _, at in fitted})
+    if not freedom:
+        return VisitSpread()
+    by_chance = fsum(one.error**2 for one, _ in fitted) * freedom / len(fitted)
+    return VisitSpread(max(0.0, fsum((one.value - at) ** 2 for one, at in fitted) - by_chance), freedom)
+
+
+def _speed(tally: SloTally) -> _Margin | None:
+    """Return the logarithm of the tok/s of an agent while it writes, with its error by how much answers differ."""
+    if len(tally.decoded) < FIRST_LOOK:
+        return None
+    rates = [log(tokens / seconds) for tokens, seconds in tally.decoded]
+    tokens, seconds = (fsum(of) for of in zip(*tally.decoded, strict=True))
+    return _Margin(log(tokens / seconds), stdev(rates) / sqrt(len(rates)), len(rates))
 
 
 def usual_spread(searches: Sequence[VisitSpread]) -> tuple[float, int]:

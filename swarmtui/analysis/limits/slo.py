@@ -283,6 +283,8 @@ class SloTally:
         self.counted_values: list[list[float]] = [[] for _ in slo.conditions]
         self.least_values: list[list[float]] = [[] for _ in slo.conditions]
         self._first_tokens: list[float] = []
+        # Tokens and seconds of the answers, after their first chunk.
+        self.decoded: list[tuple[float, float]] = []
         for record in sorted(records, key=lambda record: record.left_ns) if self._jobs else records:
             self.add(record)
 
@@ -302,6 +304,8 @@ class SloTally:
                 awaited = awaited and condition.limits.keys() <= _AGES
                 self.counted_values[number].append(value)
                 self.least_values[number].append(record.age_s if awaited else value)
+        if record.decoded is not None and not record.failed:
+            self.decoded.append(record.decoded)
         counted = (condition for condition, one in zip(self.slo.conditions, met, strict=True) if one is not None)
         if record.phase in _JUDGED and any("ttft" in condition.limits for condition in counted):
             # Failed requests are in no latency, and a first token that was still awaited was already late.
