@@ -140,8 +140,8 @@ def point_text(point: AnswerPoint, *, brief: bool = False) -> str:
     first = f"first token {', '.join(filter(None, times))}" if any(times) else ""
     tokens = round(point.tokens_out or 0)
     length = f"answers of {count_noun(tokens, 'token')}" if tokens else ""
-    if brief and (length or typical):
-        first = "" if length else f"median first token {typical}"
+    if brief and (p90 or length or typical):
+        first = f"first token p90 {p90}" if p90 else "" if length else f"median first token {typical}"
     return "; ".join(filter(None, (", ".join(filter(None, parts)), first, length)))
 
 
@@ -165,9 +165,9 @@ def _met(point: AnswerPoint) -> str:
 def leading_steps(steps: tuple[NextStep, ...]) -> tuple[NextStep, ...]:
     """Return what to try first; after what changes nothing about the server, also the setting that figures point to.
 
-    What that setting would bring depends on the first step. A search that decides about a change is said with it.
+    What that setting would bring depends on the first step. A flag that was left out is not all there is to do.
     """
-    if len(steps) > 1 and steps[0].code == "left_out_flag" and steps[1].code in ("surer_each", "repeat_run"):
+    if steps and steps[0].code == "left_out_flag":
         return steps[:2]
     if len(steps) < 2 or steps[0].code not in _NO_CHANGE:
         return steps[:1]

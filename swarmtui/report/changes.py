@@ -67,7 +67,8 @@ def _better_or_worse(pair: Pair) -> list[Table]:
         return []
     top = min(_MOST_END, value_axis([max(_LEAST_END, *(abs(figure.better) for figure in figures))], 2).high)
     signs = {figure.change.code for figure in figures}
-    legend = "; ".join(f"{SIGNS[code]} {words}" for code, words in _MEANINGS.items() if code in signs)
+    meanings = _meanings(pair)
+    legend = "; ".join(f"{SIGNS[code]} {words}" for code, words in meanings.items() if code in signs)
     columns: list[Column[_Figure]] = [
         Column("figure", "", lambda figure: figure.name, right=False),
         Column("before", "before", lambda figure: figure.before),
@@ -126,7 +127,9 @@ def _level_changes(pair: Pair) -> list[Table]:
     ]
     is_exact = any(map(_known_interval, rows))
     few = [_TOO_FEW] if len(rows) < len(every) else []
-    note = " ".join([_legend(changes.values(), bars.values(), is_exact=is_exact), *_more_runs(rows), *few])
+    unsure = _meanings(pair)["unsure"]
+    legend = _legend(changes.values(), bars.values(), unsure, is_exact=is_exact)
+    note = " ".join([legend, *_more_runs(rows), *few])
     title = f"Change of {FIGURES[rows[0].figure]}"
     return [tabulate(title, rows, columns, note, drop=("half_width", "verdict")).without_missing()]
 
@@ -142,7 +145,12 @@ def _axis_end(rows: Sequence[ComparisonRow]) -> float:
     return value_axis([max(EQUIVALENT, 1.1 * largest)], 2).high
 
 
-def _legend(changes: Collection[Cell], bars: Collection[Cell], *, is_exact: bool) -> str:
+def _meanings(pair: Pair) -> dict[Code, str]:
+    """The meanings of signs; nothing is known of a change between runs in doubt, however large it is."""
+    return _MEANINGS | ({"unsure": "not sure: a run is in doubt"} if pair.doubts else {})
+
+
+def _legend(changes: Collection[Cell], bars: Collection[Cell], unsure: str, *, is_exact: bool) -> str:
     """Explain the signs that are used; a change that `is_exact` has half of its interval beside it."""
     used, drawn = {change.code for change in changes}, {sign for bar in bars for sign in bar.text}
     decided = ", ".join(f"{SIGNS[code]} {text}" for code, text in _DECIDED.items() if code in used)
@@ -152,7 +160,7 @@ def _legend(changes: Collection[Cell], bars: Collection[Cell], *, is_exact: bool
     signs = (
         f"{decided}, 95 % sure over all levels together" if decided else "",
         f"{likely}, with too few runs to be sure" if likely else "",
-        f"{SIGNS['unsure']} {_MEANINGS['unsure']}" if "unsure" in used else "",
+        f"{SIGNS['unsure']} {unsure}" if "unsure" in used else "",
     )
     explained = (
         f"{' '.join(ends)}: interval of the change" if (ends := [*brackets, *exact]) else "",

@@ -165,11 +165,11 @@ def _context_text(pair: Pair) -> str:
 def _slower_text(pair: Pair) -> str:
     """`each agent writes 149 → 65 tok/s (likely −56 %) with 8 agents, but a whole answer takes 2.80 → 1.21 s (? −57 %)`
 
-    A time that hardly changed is left out.
+    A time that hardly changed is left out; runs in doubt do not tell.
     """
     at = {row.figure: row for row in pair.rows if row.key == pair.headline}
     stream, whole = at.get("per_stream_tps"), at.get("e2e_s")
-    claims = pair.agents and pair.flags and not pair.refused
+    claims = pair.agents and pair.flags and not pair.refused and not pair.doubts
     if not claims or stream is None or (stream.change or 0.0) > -_SLOWER:
         return ""
     each = f"each agent writes {_sure_change(stream)} {stream.where}"

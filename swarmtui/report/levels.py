@@ -263,7 +263,10 @@ def sign_names(
         states = {search.shown_state(level) for level in search.levels}
     others = [*used]
     if likely := " ".join(SLO_SIGNS[state][0] for state in ("likely kept", "likely missed") if state in states):
-        others.append((f"{likely} likely: few requests, or close to the limit", f"{likely} likely"))
+        # At the end, requests are enough.
+        ended = search is not None and search.next_c is None
+        words = ("close to the limit", "close") if ended else ("likely: few requests, or close to the limit", "likely")
+        others.append((f"{likely} {words[0]}", f"{likely} {words[1]}"))
     unsure = unsure_names(marks, judged, search)
     long, short = mark_names(marks._replace(past=None) if marks.doubted and unsure[0] else marks)
     in_few = [few for _, few in others]

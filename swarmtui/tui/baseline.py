@@ -115,6 +115,7 @@ def compare_levels(baseline: Baseline, session: Session, frame: Frame, saved: st
         servers=frame.servers,
         quality=frame.quality,
         answer=frame.answer,
+        search=frame.search,
     )
     found = compare_pair(baseline.summary, now, history=baseline.history)
     return None if found.refused and baseline.summary.session.id != session.previous else found

@@ -273,11 +273,11 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "beyond C=16 requests only queue: send fewer at once, or give the server more slots and a KV cache for more than "
      "12 agents"),
     ("next", "queue", CLIFF | FLAT | {"more_slots": "--parallel 8", "more_tps": 0.0},
-     "beyond C=4 requests only queue, and the server gives hardly more than 800 tok/s in total: send fewer at once"),
+     "beyond C=4 requests only queue, and the server gives about 800 tok/s in total: send fewer at once"),
     ("next", "throughput", AT_SLOTS | FLAT | {"missed": SLOW_STREAM},
-     "a smaller model, or weights of fewer bits: the server gives hardly more than 800 tok/s in total"),
+     "a smaller model, or weights of fewer bits: the server gives about 800 tok/s in total"),
     ("next", "throughput", AT_SLOTS | FLAT | {"rate_limit": 20.0},
-     "a smaller model, or weights of fewer bits: the server gives hardly more than 800 tok/s in total, and with more "
+     "a smaller model, or weights of fewer bits: the server gives about 800 tok/s in total, and with more "
      "slots agents would get less than 20 each"),
     ("next", "narrow_kv",
      {"narrow_kv": 0.31, "narrow_kv_flag": "--kv-cache-dtype fp8", "kv_size": "KV cache of 65,536 tokens with 16 bits"},
@@ -323,11 +323,11 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
      "no lower limit surely saves energy at a cost of at most 5 % of tok/s; 280 W, the lowest, changes tok/s by "
      "−30 % (−30.5 to −29.5 %) and J/token by −20 % (−20.5 to −19.5 %)"),
     ("change", "left_out_flag", NO_CONTEXT | since(repeat_after=True, busy=True),
-     "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096 (for "
-     "longer prompts, not for more agents)"),
+     "add the advised --ctx-size 32768 for 8,192 tokens of context each again, not 4,096 (for longer prompts, not for "
+     "more agents)"),
     ("change", "left_out_flag", NO_CONTEXT,
-     "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096 (for "
-     "longer prompts, not for more agents)"),
+     "add the advised --ctx-size 32768 for 8,192 tokens of context each again, not 4,096 (for longer prompts, not for "
+     "more agents)"),
     ("surer", "surer_each", NO_CONTEXT | since(longer_command="swarmtui capacity"),
      "a surer search of each setting decides (some minutes each)"),
     ("change", "repeat_run", since(repeat_after=True, busy=True),
@@ -374,5 +374,5 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("learned", "slots_tried", slots_change(4, 8, (5, 805.0), (5, 1000.0)) | {"tried": TRIED},
      "8 slots had no more agents than 4 (5 → 5): more slots do not help so far"),
     ("learned", "throughput", slots_change(4, 8, (5, 805.0), (5, 802.0)),
-     "a smaller model, or weights of fewer bits: the server gives hardly more than 802 tok/s in total"),
+     "a smaller model, or weights of fewer bits: the server gives about 802 tok/s in total"),
 ]  # fmt: skip

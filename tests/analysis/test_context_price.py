@@ -56,7 +56,7 @@ def test_an_advised_flag_that_was_left_out_is_the_first_thing_to_try() -> None:
     for in_app in (True, False):
         lines = {line.name: line.text for line in answer_lines(pair, in_app=in_app)}
         assert lines["Try next"].startswith(
-            "add the advised --ctx-size 32768, which gives each agent 8,192 tokens of context again, not 4,096"
+            "add the advised --ctx-size 32768 for 8,192 tokens of context each again, not 4,096"
         )
 
 

@@ -80,9 +80,7 @@ def test_what_brought_neither_output_nor_agents_is_not_advised_again() -> None:
     steps = compare_pair(BEFORE, after).next
     assert [step.code for step in steps] == ["no_difference", "throughput"]
     assert steps[0].sentence == "keep --parallel 8 or go back to --parallel 4: no difference in agents shows"
-    assert steps[1].sentence == (
-        "a smaller model, or weights of fewer bits: the server gives hardly more than 802 tok/s in total"
-    )
+    assert steps[1].sentence == ("a smaller model, or weights of fewer bits: the server gives about 802 tok/s in total")
     other = NextStep(code="kv_cache", sentence="the KV cache is full")
     after = session(IDS[1], 8, 5, 802.0, more_slots(16, None, 14), other)
     assert [step.code for step in compare_pair(BEFORE, after).next] == ["no_difference", "kv_cache"]

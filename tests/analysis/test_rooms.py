@@ -41,7 +41,7 @@ def test_levels_of_both_searches_show_what_the_numbers_do_not() -> None:
     found = compare_agents(answered(9, 12), answered(11, 17), rooms=rooms)
     assert found is not None and found.sentence() == "likely more agents: 9 (9–12) → 11 (11–17)"
     rooms_said = "23 % → ≥50 % to spare with 9 agents, 3 % → 24 % with 11"
-    assert found.why == f"{rooms_said}; repeats seldom differ by as much"
+    assert found.why == f"{rooms_said}; together, repeats seldom differ by as much"
     back = compare_agents(answered(11, 17), answered(9, 12), rooms=room_change(searched(AFTER), searched(BEFORE)))
     assert back is not None and back.word == "fewer agents"
     assert back.why.startswith("≥50 % → 23 % to spare with 9 agents, 24 % → 3 % with 11")

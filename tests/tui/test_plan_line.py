@@ -89,7 +89,7 @@ def test_a_level_that_is_close_to_a_limit_has_a_sign_of_its_own() -> None:
     assert [next(cell.text for cell in row if " of " in cell.text) for row in view.table.rows] == [
         "✓ 34 of 34", "✓? 31 of 31",
     ]  # fmt: skip
-    assert "✓? likely: few requests, or close" in view.marks[0] and "✓? likely" in view.marks[1]
+    assert "✓? close to the limit" in view.marks[0] and "✓? close" in view.marks[1]
     differs = msgspec.structs.replace(near, kept_visits=1, missed_visits=1)
     missed = msgspec.structs.replace(near, room=-0.05)
     shown = [search.shown_state(one) for one in (*found, missed, differs)]
@@ -163,7 +163,7 @@ def test_a_search_that_ended_says_why_beside_where_it_is_saved() -> None:
     shown = msgspec.structs.replace(searching(), search=search, status="ended", errors=0, planned=())
     view = header_view(session(), shown, Ended("done", "", f"/data/{'long/' * 8}20261119-033954-5bf9"), None)
     said = "".join(part for part, _ in status_line(view, 80)).strip()
-    assert said == "done   no time for another level · saved: 20261119-033954-5bf9"
+    assert said == "done   the time was up: N searches longer · saved: 20261119-033954-5bf9"
 
 
 def test_a_quick_search_counts_down_to_its_deadline() -> None:

@@ -98,8 +98,8 @@ def _adds_flag(facts: AnswerFacts) -> bool:
 def _left_out_text(facts: AnswerFacts) -> str:
     assert facts.left_out is not None
     before, now = facts.left_out.context
-    gives = f"gives each agent {before:,} tokens of context again, not {now:,}"
-    return f"add the advised {facts.left_out.flag}, which {gives} (for longer prompts, not for more agents)"
+    again = f"{before:,} tokens of context each again, not {now:,}"
+    return f"add the advised {facts.left_out.flag} for {again} (for longer prompts, not for more agents)"
 
 
 DECIDING = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import floor, hypot, inf
+from statistics import fmean
 from typing import NamedTuple
 
 import msgspec
@@ -29,11 +30,12 @@ _KNOWN = 0.25
 
 
 class _Growth(NamedTuple):
-    """Two levels up to the slots, whose growth of tok/s is known within `width`; `at_once` runs at the `last` one."""
+    """The tok/s of `few` and of `many` requests at once; how they grow is known within `width`."""
 
-    first: Level
-    last: Level
-    at_once: int
+    few: int
+    few_tps: float
+    many: int
+    many_tps: float
     width: float
 
     @property
@@ -42,10 +44,9 @@ class _Growth(NamedTuple):
 
         The time of a step is a + c·b with b requests.
         """
-        few, many = self.first.c / (self.first.headline_tps or inf), self.at_once / (self.last.headline_tps or inf)
-        c = (many - few) / (self.at_once - self.first.c)
-        twice = many + c * self.at_once
-        return self.at_once / many <= (1.0 + self.width) * self.first.c / few or 2.0 * many <= (1.0 + MIN_GAIN) * twice
+        few_s, many_s = self.few / self.few_tps, self.many / self.many_tps
+        twice_s = many_s + (many_s - few_s) / (self.many - self.few) * self.many
+        return self.many_tps <= (1.0 + self.width) * self.few_tps or 2.0 * many_s <= (1.0 + MIN_GAIN) * twice_s
 
 
 def add_slots(facts: AnswerFacts, summary: Summary, slo: Slo | None) -> AnswerFacts:
@@ -59,9 +60,7 @@ def add_slots(facts: AnswerFacts, summary: Summary, slo: Slo | None) -> AnswerFa
         facts,
         queue_evidence=_queue_evidence(summary.levels, scaling),
         kv_fits=floor(kv.predicted) if kv is not None and kv.predicted is not None else None,
-        flat=(flat.first.c, flat.first.headline_tps or 0.0, flat.last.c, flat.last.headline_tps or 0.0)
-        if flat
-        else None,
+        flat=flat[:4] if flat else None,
     )
     slots = scaling.reported_slots
     if slots is None:
@@ -78,20 +77,22 @@ def _rated(levels: Sequence[Level]) -> list[Level]:
 def _growth(levels: Sequence[Level], slots: Slots | None, c: int | None) -> _Growth | None:
     """Return how the throughput grows with the requests that the server runs at once; null if that is not known.
 
-    The higher level is the first that takes all slots, or the level `c` at which something ends, if that is lower.
+    With all slots it is the mean of all levels that take them below the level `c` at which something ends; without
+    one, or without known slots, it is that of this level, or of the last one.
     """
     total = slots.total if slots is not None else None
-    ends = [level.c for level in levels if level.c in (c, total) or (total is not None and level.c > total)]
-    below = [level for level in levels if not ends or level.c <= min(ends)]
-    if not below:
+    below = [level for level in levels if c is None or level.c <= c]
+    full = [level for level in below if total is not None and level.c >= total and level.c != c] or below[-1:]
+    if not full:
         return None
-    last = below[-1]
-    at_once = last.c if total is None else min(last.c, total)
-    first = next((level for level in reversed(below) if level.c * _APART <= at_once), None)
+    many = full[0].c if total is None else min(full[0].c, total)
+    first = next((level for level in reversed(below) if level.c * _APART <= many), None)
     if first is None:
         return None
-    width = hypot(first.half_width or 0.0, last.half_width or 0.0)
-    return _Growth(first, last, at_once, width) if width <= _KNOWN * (at_once / first.c - 1.0) else None
+    width = hypot(first.half_width or 0.0, fmean(level.half_width or 0.0 for level in full))
+    many_tps = fmean(level.headline_tps or 0.0 for level in full)
+    found = _Growth(first.c, first.headline_tps or inf, many, many_tps, width)
+    return found if width <= _KNOWN * (many / first.c - 1.0) else None
 
 
 def _queue_evidence(levels: Sequence[Level], scaling: Scaling) -> str | None:

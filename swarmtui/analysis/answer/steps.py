@@ -110,9 +110,7 @@ def _or_fewer(facts: AnswerFacts) -> str:
 def _queue_text(facts: AnswerFacts) -> str:
     start = f"beyond C={facts.slots} requests only queue"
     if facts.flat is not None:
-        return (
-            f"{start}, and the server gives hardly more than {rate(facts.flat[3])} tok/s in total: send fewer at once"
-        )
+        return f"{start}, and the server gives about {rate(facts.flat[3])} tok/s in total: send fewer at once"
     room = facts.kv_fits if facts.kv_use is None else None
     cache = "" if room is None or room > (facts.slots or 0) else f" and a KV cache for more than {agents(room)}"
     return f"{start}: send fewer at once, or give the server more slots{cache}"
@@ -129,7 +127,7 @@ def _used_up(facts: AnswerFacts) -> bool:
 
 def _used_up_text(facts: AnswerFacts) -> str:
     assert facts.flat is not None
-    total = f"the server gives hardly more than {rate(facts.flat[3])} tok/s in total"
+    total = f"the server gives about {rate(facts.flat[3])} tok/s in total"
     then = ""
     if waits(facts) and facts.rate_limit is not None:
         then = f", and with more slots agents would get less than {short(facts.rate_limit)} each"

@@ -163,7 +163,7 @@ def _slots_text(facts: AnswerFacts) -> str:
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
     if facts.flat is not None:
         fewer, before, more, after = facts.flat
-        grown = f"{rate(before)} tok/s with {agents(fewer)}, {rate(after)} with {more}"
+        grown = f"{rate(before)} tok/s with {agents(fewer)}, {rate(after)} with {more} or more"
         return f"{taken}, and the output hardly grows with more at once ({grown})"
     if facts.kv_use is not None:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")

@@ -82,6 +82,6 @@ TRIED = (
     AnswerRow("learned", "slots_shared", ("slots_change", "tried"), _is_shared, _shared),
     AnswerRow("learned", "slots_tried", ("slots_change", "tried"), lambda f: True, _no_more),
     AnswerRow("learned", "throughput", ("slots_change",), lambda f: f.tried is None and _slots(f).no_more_output,
-        lambda f: "a smaller model, or weights of fewer bits: the server gives hardly more than "
+        lambda f: "a smaller model, or weights of fewer bits: the server gives about "
         f"{_total(f)} tok/s in total"),
 )  # fmt: skip

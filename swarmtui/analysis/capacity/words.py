@@ -156,7 +156,7 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
 
 
 _ENDS: dict[SearchEnd, str] = {
-    "no_time": "no time for another level",
+    "no_time": "the time was up: N searches longer",
     "close": "levels in between are too close to the limit to tell",
 }
 

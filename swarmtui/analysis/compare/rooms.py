@@ -40,7 +40,7 @@ class RoomChange(NamedTuple):
         return abs(self.change) > self.repeats
 
     def words(self) -> str:
-        """`23 % → ≥50 % to spare with 9 agents, 3 % → 24 % with 11; repeats seldom differ by as much`
+        """`23 % → ≥50 % to spare with 9 agents, 3 % → 24 % with 11; together, repeats seldom differ by as much`
 
         Levels that both missed say less, and are left out beside others.
         """
@@ -48,7 +48,8 @@ class RoomChange(NamedTuple):
         said = [one for one in known if max(one[1:]) > 0.0] or known
         (c, was, now), *others = ((c, room_share(before), room_share(after)) for c, before, after in said)
         beside = "".join(f", {before} → {after} with {c}" for c, before, after in others)
-        return f"{was} → {now} to spare with {count_noun(c, 'agent')}{beside}; repeats seldom differ by as much"
+        first = f"{was} → {now} to spare with {count_noun(c, 'agent')}"
+        return f"{first}{beside}; {'together, ' if others else ''}repeats seldom differ by as much"
 
 
 def room_change(before: SearchState | None, after: SearchState | None) -> RoomChange | None:

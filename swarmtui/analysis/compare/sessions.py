@@ -312,7 +312,9 @@ def _headline(a: Summary, b: Summary, both: BothLevels) -> Level | None:
     sides = [[level for level in summary.levels if level.key in keys] for summary in (a, b)]
     searched = all(summary.answer and summary.answer.agents is not None for summary in (a, b))
     kept = [level for level in sides[0] if searched and all(_met_slo(summary, level) for summary in (a, b))]
-    telling = [level for level in kept if not any(one.has_weak_output for one in both[level.key])]
+    telling = [
+        level for level in kept if not any(one.has_weak_output or one.half_width is None for one in both[level.key])
+    ]
     if kept:
         return max(telling or kept, key=lambda level: level.c)
     own = [_own_level(*side) for side in zip((a, b), sides, strict=True)]

@@ -101,7 +101,7 @@ def result_view(
         style=QUALITY_SIGNS["doubtful"][1] if answer is not None and answer.is_doubtful else "good",
         quality=_quality(answer, odd_answers(frame.levels)) if answer is not None and frame is not None else "",
         quality_style=QUALITY_SIGNS[answer.quality][1] if answer is not None else "dim",
-        rows=tuple(row for row in rows if row.text),
+        rows=tuple(row for row in rows if row.text or row.brief),
         problem=ending_text(ended) if ended and failed else "",
         levels=levels,
     )
@@ -128,9 +128,10 @@ def _answer_rows(answer: Answer, compared: ResultRow, again_key: str, doubts: Se
     # The command has a place of its own.
     try_next = steps_text(steps, again_key, commands=False)
     shorter = msgspec.structs.replace(answer, doubts=", ".join(doubts))
-    point = ResultRow(f"At {at.c}", point_text(at), brief=point_text(at, brief=True)) if at else ResultRow("", "")
+    # A wide terminal has a panel of these figures.
+    point = ResultRow(f"At {at.c}", "", brief=point_text(at, brief=True)) if at else ResultRow("", "")
     # How sure it is follows in a line of its own, if it has one.
-    sure = f"{_sure(answer)}: " if _sure(answer) else ""
+    sure = f"each end {_sure(answer)} sure: " if _sure(answer) else ""
     headline = answer.headline.sentence
     if sure and answer.border and answer.headline.code == "capacity":
         headline = f"{_number_text(answer)} with {parse_slo(answer.slo).words()}"
@@ -288,8 +289,8 @@ def large_lines(number: str, unit: str, rows: Sequence[ResultRow], width: int, s
     digits = tall(f"{number} {unit}") if number else []
     indent = max(map(len, digits), default=0) + _GAP if digits else 1
     room = width - indent - 1
-    if width < _WIDE:
-        rows = [row._replace(text=row.brief or row.text) for row in rows]
+    narrow = width < _WIDE
+    rows = [row for row in (row._replace(text=(row.brief if narrow else "") or row.text) for row in rows) if row.text]
     placed = list(rows) if width >= _WIDE or not digits else []
     for row in rows if not placed else ():
         if len(_row_lines(placed, room)) >= len(digits):
