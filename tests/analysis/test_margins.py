@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from swarmtui.analysis.answer.answer import answer
 from swarmtui.analysis.capacity.agents import capacity
 from swarmtui.analysis.capacity.judged_levels import Visit, visit_kept
+from swarmtui.analysis.capacity.margins import ANOTHER_MINUTE, fit_margins
 from swarmtui.analysis.capacity.searched import leave_missed_open
 from swarmtui.analysis.capacity.slo_search import next_visit, search_end, search_state
 from swarmtui.analysis.capacity.words import doubt_words, end_text
 from swarmtui.analysis.levels.stats import falling_means
-from swarmtui.analysis.limits.slo import parse_slo
+from swarmtui.analysis.limits.slo import SloTally, parse_slo
 from swarmtui.model.findings import Capacity
 from swarmtui.model.telemetry import HostUse, QualityLine
 from swarmtui.report.answer import doubt_text
@@ -63,6 +64,24 @@ def test_answer_and_its_range_hold_in_another_minute_of_a_server_whose_speed_var
         wide += answer.high is None or answer.high - answer.low > 14
     assert min(held) >= 54, "nine of ten"
     assert wide <= 12
+
+
+def needed(*gaps_ms: float) -> float:
+    """Return what is needed to spare with levels far from the limits, one for each time between two tokens."""
+    visits = []
+    for number, gap_ms in enumerate(gaps_ms, start=2):
+        paced = [request(0, [100 + gap_ms * at for at in range(10)], c=number) for _ in range(16)]
+        visits.append((number, SloTally(SLO, paced)))
+    margins = fit_margins(visits)
+    assert margins is not None
+    return margins.needed(ANOTHER_MINUTE)
+
+
+def test_the_speed_of_answers_far_from_the_limit_tells_how_much_visits_differ() -> None:
+    """More agents never make answers faster: where they seem to, the server was."""
+    unknown = needed(10.0, 12.0, 14.0, 16.0)
+    assert needed(*[10.0] * 6) < 0.8 * unknown
+    assert needed(10.0, 14.0, 9.0, 13.0, 8.0, 12.0) > 1.2 * unknown
 
 
 def test_level_that_was_kept_only_just_is_not_the_answer() -> None:
