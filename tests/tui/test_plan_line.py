@@ -111,7 +111,7 @@ def test_the_bracket_and_the_gauges_stay_at_every_width(width: int) -> None:
 @pytest.mark.parametrize(
     ("step", "said"),
     [
-        ("climb", "doubling the agents until the SLO is missed · step 7"),
+        ("climb", "more agents until the SLO is missed · step 7"),
         ("check", "16 missed: trying more agents, to rule out chance · step 7"),
         ("bisect", "halving the gap between 8 and 16 · step 7"),
         ("decide", "more requests at this level, to be sure of it · step 7"),

@@ -18,6 +18,8 @@ from swarmtui.model.telemetry import DiscoveredServer
 from swarmtui.numbers import count, fixed, percent, short
 from swarmtui.text import count_noun
 
+# A level that was missed by this part of what runs differ by ends the range.
+_MISSED = 0.6
 # Prompts are evicted at a level if the hit rate is this much lower than at a level with fewer agents.
 _HIT_DROP = 0.05
 
@@ -72,7 +74,13 @@ def _bounds(judged: Sequence[JudgedLevel], agents: int, alpha: float) -> tuple[i
         return low, high, ()
     another = margins.range(alpha)
     repeated = (one.c for one in judged if one.sure and one.visits_by_verdict(alpha)[0] == len(one.visits) > 1)
-    wider = min(low, max(another[0], *repeated, 0)), None if high is None else max(high, another[1])
+    top = high
+    if top is not None:
+        # What is shown to be missed, and not by next to nothing, is not what may be kept.
+        above = [one.c for one in judged if one.c > agents and one.kept is False and not one.dip]
+        missed = (c - 1 for c in above if margins.at(c) <= -_MISSED * margins.needed(ANOTHER_MINUTE))
+        top = min((*missed, max(top, another[1])))
+    wider = min(low, max(another[0], *repeated, 0)), top
     if wider == (low, high) and all(one.kept is None for one in judged if one.near):
         return low, high, ()
     varies = percent(-expm1(-margins.needed(ANOTHER_MINUTE)))  # of a limit, as the room of levels is

@@ -64,7 +64,7 @@ class Margins(NamedTuple):
         It is judged `alone`, if it has enough requests for a margin, or by the levels beside it.
         """
         known = not alone or any(level == c for level, _ in self.line)
-        return known and abs(self._at(c)) < self.needed(ANOTHER_MINUTE)
+        return known and abs(self.at(c)) < self.needed(ANOTHER_MINUTE)
 
     def room(self, c: int) -> float | None:
         """Return by which share of a limit the visits of a level kept it; below 0 if they missed it."""
@@ -74,11 +74,11 @@ class Margins(NamedTuple):
     def range(self, alpha: float) -> tuple[int, int]:
         """Return the most agents that another visit keeps, and the most that it may keep; the first is 0 if none is."""
         needed, highest = self.needed(alpha), self.line[-1][0]
-        every = [(c, self._at(c)) for c in range(1, 1 + ceil(highest * exp(2.0 * _FAR)))]
+        every = [(c, self.at(c)) for c in range(1, 1 + ceil(highest * exp(2.0 * _FAR)))]
         low = max((c for c, margin in every if margin >= needed), default=0)
         return low, min((c - 1 for c, margin in every if margin <= -needed), default=every[-1][0])
 
-    def _at(self, c: int) -> float:
+    def at(self, c: int) -> float:
         """Return the margin of a level, between those of the visited ones.
 
         Above them, each agent takes its part of it; below them nothing says that a level is missed.

@@ -142,7 +142,7 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
     # A level that was taken for the answer may not be it any more.
     fewer = (f"{unsure}: trying fewer",) if is_unsure and at_high is not None and at_high.kept_visits else ()
     words: dict[SearchStep, tuple[str, ...]] = {
-        "climb": (f"doubling the agents until {missed}", "doubling the agents", "doubling"),
+        "climb": (f"more agents until {missed}", "more agents", "more"),
         "check": (why, f"checking {high} with more agents", f"to check {high}"),
         "bisect": (*fewer, f"halving the gap {gap}", f"trying {gap}", gap),
         "decide": ("more requests at this level, to be sure of it", "more requests, to be sure", "more requests"),

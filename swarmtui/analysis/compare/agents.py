@@ -49,7 +49,7 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     both searches tell; `why` says it in a sentence.
     `repeats` are the agents by which repeats of both may differ; null if a range without an end decides. `confidence`
     is that of the less certain search; null if nothing is decided. `scatter`: the numbers differ, although everything
-    that is known is the same.
+    that is known is the same. `overlap`: the ranges have a number in common.
     """
 
     word: AgentsWord
@@ -57,6 +57,7 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
     after: int
     detail: str
     confidence: float | None = None
+    overlap: bool = False
     numbers: tuple[str, str]
     reason: AgentsReason
     why: str
@@ -65,8 +66,8 @@ class AgentsChange(Stored, frozen=True, kw_only=True):
 
     @property
     def is_likely(self) -> bool:
-        """Whether the change is no more than likely: the numbers alone do not show it."""
-        return self.reason == "same_levels" and self.word != "not sure yet"
+        """Whether the change is no more than likely: the numbers alone do not show it, or their ranges overlap."""
+        return self.word in ("more agents", "fewer agents") and (self.reason == "same_levels" or self.overlap)
 
     def claim(self, *, doubted: bool) -> str:
         """`more agents: 8 → 12`; nothing is claimed of doubtful runs, or if nothing is known to have changed."""
@@ -161,6 +162,8 @@ def compare_agents(
     if reason in ("within_repeats", "open_range", "equal") and not unchanged and _rooms_tell(a, b, rooms):
         reason = "same_levels"
     claims = reason in ("beyond_repeats", "same_levels") and bool(distance) and not scatter
+    least, most = sorted((a, b), key=lambda side: side.agents)
+    overlap = least.answer.high is None or least.answer.high >= (most.answer.low or most.agents)
     moved: AgentsWord = "more agents" if b.agents > a.agents else "fewer agents"
     known = [side.answer.confidence for side in (a, b) if side.answer.confidence is not None]
     between = "{} before, {} now" if reason == "no_limit" else "{} → {}"
@@ -168,7 +171,8 @@ def compare_agents(
         word="same" if reason == "equal" else moved if claims else "not sure yet",
         before=a.agents,
         after=b.agents,
-        detail=between.format(*(side.text(ranges=not claims or reason == "same_levels") for side in (a, b))),
+        detail=between.format(*(side.text(ranges=not claims or reason == "same_levels" or overlap) for side in (a, b))),
+        overlap=overlap,
         confidence=min(known) if known and claims else None,
         numbers=(_number(a), _number(b)),
         reason=reason,
