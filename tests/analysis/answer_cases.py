@@ -197,7 +197,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("limit", "bandwidth", SWEEP | HARDWARE | {"binds": "bandwidth", "binds_c": 4},
      "reading memory limits it with 4 agents: 15.3 GB per step, 71 % of the memory bandwidth"),
     ("limit", "throughput", AT_SLOTS | FLAT | {"missed": SLOW_STREAM},
-     "agents share an output that does not grow any more (790 tok/s in total with 2 agents, 800 with 4)"),
+     "agents share an output that hardly grows any more (790 tok/s with 2 agents, 800 with 4)"),
     ("limit", "server_changed", SWEEP | {"server_changed": "--parallel 2 → 4", "failing": (1, 2, 5, "reset")},
      "not known: the server came back with other flags, which ended the run"),
     ("limit", "more_than_slots", SWEEP | {"slots": 4, "queue_evidence": "C=8 compared with C=4: +2 %"},

@@ -162,7 +162,7 @@ def test_a_search_that_ends_with_an_open_range_has_the_reason() -> None:
     rng = Random(6)
     near = [visit(c, speed, rng) for c, speed in ((8, 1.0), (16, 1.1), (32, 1.0), (20, 1.1))]
     late, close = (search_state(near, None, ALPHA, end) for end in ("no_time", search_end(near, ALPHA)))
-    assert (late.end, end_text(late)) == ("no_time", "the time was up: N searches longer")
+    assert (late.end, end_text(late)) == ("no_time", "the time was up: range not narrowed")
     assert (close.end, end_text(close)) == ("close", "levels in between are too close to the limit to tell")
     assert search_end([visit(c, 20.0 if c <= 20 else 0.2, rng) for c in (1, 16, 20, 22)], ALPHA) is None
     assert end_text(search_state(near, None, ALPHA)) == "" == end_text(None), "it was stopped"

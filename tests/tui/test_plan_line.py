@@ -163,7 +163,7 @@ def test_a_search_that_ended_says_why_beside_where_it_is_saved() -> None:
     shown = msgspec.structs.replace(searching(), search=search, status="ended", errors=0, planned=())
     view = header_view(session(), shown, Ended("done", "", f"/data/{'long/' * 8}20261119-033954-5bf9"), None)
     said = "".join(part for part, _ in status_line(view, 80)).strip()
-    assert said == "done   the time was up: N searches longer · saved: 20261119-033954-5bf9"
+    assert said == "done   the time was up: range not narrowed · saved: 20261119-033954-5bf9"
 
 
 def test_a_quick_search_counts_down_to_its_deadline() -> None:

@@ -81,8 +81,8 @@ def _limit(facts: AnswerFacts, search: SearchState | None) -> AnswerSentence:
     level = search.level(facts.c) if search is not None else None
     within = facts.high is None or (facts.c or 0) <= facts.high
     # By how little a level close to the limit missed it is said of the range.
-    open_ = level is None or (level.state != "missed" and (level.differs or not level.close))
-    possible = facts.agents is not None and within and open_
+    undecided = level is None or (level.state != "missed" and (level.differs or not level.close))
+    possible = facts.agents is not None and within and undecided
     doubt = doubt_words(level) or ("perhaps not in another run" if facts.varies else "not sure yet")
     at = f"at {agents(facts.c or 0)}{f' ({doubt})' if possible else ''}"
     return AnswerSentence(code=row.code, sentence=f"{at} {missed[0].text(facts)}: {row.text(facts)}")

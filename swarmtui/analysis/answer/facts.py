@@ -105,8 +105,8 @@ class AnswerFacts(Stored, frozen=True, kw_only=True):
     most), `more_tps` and `more_stream`, the tok/s of each agent, are predicted for them, and `rate_limit`, in tok/s,
     ends that, or the KV cache (`kv_limit`). `shared_stream` is what each agent gets with them if the total stays
     `full_tps`, and `shared_agents` how many there are then; `full_tps` is that of the capacity or the best level if it
-    takes all slots, else of the first that does, as is `full_stream`. `flat` are two levels, each with its tok/s in
-    total, between which that hardly grows: the second one takes all slots, or is the last that was measured.
+    takes all slots, else of the first that does, as is `full_stream`. `flat` are two numbers of requests at once, each
+    with its tok/s in total, between which that hardly grows: the second one is all slots, or the last level.
     `slots_no_help`: for that reason more slots are predicted to have no more agents than the range has.
     `binds` is what limits the level `binds_c` (`c`, else the best one) by the hardware, and `because` has the numbers.
     `smaller_weights` and `narrow_kv` are gains that are predicted for weights of half the bits (tok/s) and an 8-bit KV

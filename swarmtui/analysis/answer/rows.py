@@ -9,6 +9,7 @@ from swarmtui.analysis.answer.facts import AnswerFacts
 from swarmtui.analysis.capacity.cliff import MIN_GAIN, QUEUED
 from swarmtui.analysis.limits.slo import WAITS
 from swarmtui.model.answer import SlotsForecast
+from swarmtui.numbers import rate
 from swarmtui.text import count_noun
 
 Question = Literal["headline", "missed", "limit", "next", "learned", "change", "surer", "power"]
@@ -33,6 +34,14 @@ class AnswerRow(NamedTuple):
 
 def agents(number: int) -> str:
     return count_noun(number, "agent")
+
+
+def flat_words(facts: AnswerFacts) -> str:
+    """`926 tok/s with 2 agents, 989 with 4 or more`: with all slots it is the mean of the levels that take them."""
+    assert facts.flat is not None
+    fewer, before, more, after = facts.flat
+    above = " or more" if more == facts.slots else ""
+    return f"{rate(before)} tok/s with {agents(fewer)}, {rate(after)} with {more}{above}"
 
 
 def errors_missed(facts: AnswerFacts) -> bool:

@@ -89,7 +89,8 @@ def _growth(levels: Sequence[Level], slots: Slots | None, c: int | None) -> _Gro
     first = next((level for level in reversed(below) if level.c * _APART <= many), None)
     if first is None:
         return None
-    width = hypot(first.half_width or 0.0, fmean(level.half_width or 0.0 for level in full))
+    widths = [level.half_width for level in full if level.half_width is not None]
+    width = hypot(first.half_width or 0.0, fmean(widths or [0.0]))
     many_tps = fmean(level.headline_tps or 0.0 for level in full)
     found = _Growth(first.c, first.headline_tps or inf, many, many_tps, width)
     return found if width <= _KNOWN * (many / first.c - 1.0) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor
 
 from swarmtui.analysis.answer.facts import AnswerFacts
-from swarmtui.analysis.answer.rows import AnswerRow, agents, empty_missed, errors_missed, slots_taken, waits
+from swarmtui.analysis.answer.rows import AnswerRow, agents, empty_missed, errors_missed, flat_words, slots_taken, waits
 from swarmtui.analysis.capacity.cliff import MIN_GAIN
 from swarmtui.analysis.limits.slo import DEFAULT_SLO, parse_slo
 from swarmtui.model.answer import SlotsForecast
@@ -136,12 +136,6 @@ def _used_up_text(facts: AnswerFacts) -> str:
     return f"a smaller model, or weights of fewer bits: {total}{then}"
 
 
-def _flat_evidence(facts: AnswerFacts) -> str:
-    assert facts.flat is not None
-    fewer, before, more, after = facts.flat
-    return f"{rate(before)} tok/s at C={fewer}, {rate(after)} at C={more}"
-
-
 def _preempted_text(facts: AnswerFacts) -> str:
     assert facts.preempted is not None
     c, number, kv_use = facts.preempted
@@ -235,7 +229,7 @@ STEPS = (
         and not (f.flat is not None and _used_up(f)),
         _queue_text, evidence=_evidence_of_slots),
     AnswerRow("next", "throughput", ("flat",), lambda f: not f.doubts and f.smaller_weights is None and _used_up(f),
-        _used_up_text, evidence=_flat_evidence),
+        _used_up_text, evidence=flat_words),
     AnswerRow("next", "narrow_kv", ("narrow_kv", "narrow_kv_flag", "kv_size"), lambda f: not f.doubts,
         lambda f: f"{f.narrow_kv_flag}: {signed_percent(f.narrow_kv, 0)} agents before the KV cache is full, "
         "as a token takes less of it (prediction)", lambda f: f.narrow_kv_flag or "", lambda f: f.kv_size or ""),

@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 
 from swarmtui.analysis.answer.deciding import DECIDING
 from swarmtui.analysis.answer.facts import KV_FULL, AnswerFacts
-from swarmtui.analysis.answer.rows import AnswerRow, Question, agents, empty_missed, errors_missed, slots_taken, waits
+from swarmtui.analysis.answer.rows import (
+    AnswerRow,
+    Question,
+    agents,
+    empty_missed,
+    errors_missed,
+    flat_words,
+    slots_taken,
+    waits,
+)
 from swarmtui.analysis.answer.steps import STEPS
 from swarmtui.analysis.answer.tried import TRIED
 from swarmtui.analysis.capacity.cliff import QUEUED
@@ -162,9 +171,7 @@ def _slots_text(facts: AnswerFacts) -> str:
     slots = {1: "the only slot", 2: "both slots"}.get(facts.slots, f"all {facts.slots} slots")
     taken = f"{slots}{seen} {'is' if facts.slots == 1 else 'are'} taken"
     if facts.flat is not None:
-        fewer, before, more, after = facts.flat
-        grown = f"{rate(before)} tok/s with {agents(fewer)}, {rate(after)} with {more} or more"
-        return f"{taken}, and the output hardly grows with more at once ({grown})"
+        return f"{taken}, and the output hardly grows with more at once ({flat_words(facts)})"
     if facts.kv_use is not None:
         return taken + (f"; the KV cache has room ({percent(facts.kv_use)} used)" if facts.kv_use < KV_FULL else "")
     # The number of contexts is not said: an agent that waits for a slot has none.
@@ -178,10 +185,7 @@ def _beyond_slots(facts: AnswerFacts) -> str:
 
 
 def _flat_text(facts: AnswerFacts) -> str:
-    assert facts.flat is not None
-    fewer, before, more, after = facts.flat
-    grown = f"{rate(before)} tok/s in total with {agents(fewer)}, {rate(after)} with {more}"
-    return f"agents share an output that does not grow any more ({grown})"
+    return f"agents share an output that hardly grows any more ({flat_words(facts)})"
 
 
 def _mostly_prefill(facts: AnswerFacts) -> bool:

@@ -156,7 +156,7 @@ def step_texts(search: SearchState) -> tuple[str, ...]:
 
 
 _ENDS: dict[SearchEnd, str] = {
-    "no_time": "the time was up: N searches longer",
+    "no_time": "the time was up: range not narrowed",
     "close": "levels in between are too close to the limit to tell",
 }
 

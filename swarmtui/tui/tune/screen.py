@@ -91,7 +91,7 @@ class TuneScreen(PanelScreen):
         return super().is_narrow or self.app.size.height < _TWO_ROWS
 
     def sharing(self) -> Sequence[int]:
-        """Without lines for the chart, it is in place of the configurations while its key is chosen."""
+        """Show the chart in place of the configurations, while its key is chosen, if it has no lines of its own."""
         return super().sharing() or (() if self._found_lines else self.shared[:2])
 
     @property
